@@ -14,7 +14,7 @@ from cluster.core.messages import RequestBody, ResponseBody
 from cluster.shell.streams import CODEC
 from sim.checkers.base import Jury
 from sim.hosts.shell import Shell
-from sim.world.network import Exchange, Transport
+from sim.world.network import BREAK_US, Exchange, Transport
 
 # How long calls fail at once after a failed attempt to connect: the first time, and at most. It grows by 1.6.
 FIRST_WAIT_US, MOST_WAIT_US = 50_000, 1_000_000
@@ -55,6 +55,14 @@ class Attempts:
 
     failures: int = 0
     last_us: int = 0
+    # When a call timed out while the node was not reached: the attempt that it waited for may fail unseen after that.
+    unseen_us: int = 0
+
+    def may_fail_until_us(self, resumed_us: int) -> int:
+        """Returns by when the last attempt has failed; `resumed_us` is when the last pause of the process ended."""
+        if self.unseen_us <= self.last_us:
+            return self.last_us
+        return max(self.unseen_us, resumed_us) + BREAK_US
 
     @property
     def wait_us(self) -> int:
@@ -156,22 +164,34 @@ class Calls:
             return
         if stream is not None and not reason.startswith("the answer is out of bounds"):
             stream.has_ended = True
-        if reason in ("connection refused", "connection timed out"):
-            self._on_failed_attempt(shell, sent.target)
+        if reason in ("connection refused", "connection timed out", "connection broken"):
+            self._on_failed_attempt(shell, sent)
+        elif reason.startswith("no answer"):
+            self._on_time_out(shell, sent)
 
-    def _on_failed_attempt(self, shell: Shell, target: int) -> None:
+    def _on_failed_attempt(self, shell: Shell, sent: Sent) -> None:
         """Notes an attempt to connect; all calls that waited for it fail in the same moment."""
-        attempts = self._attempts.setdefault((shell.node_id, target), Attempts())
-        if attempts.last_us != shell.world.now_us:
-            attempts.failures += 1
-            attempts.last_us = shell.world.now_us
+        attempts, now_us = (
+            self._attempts.setdefault((shell.node_id, sent.target), Attempts()),
+            shell.world.now_us,
+        )
+        is_counted = attempts.last_us == now_us or attempts.last_us < sent.sent_us <= attempts.unseen_us
+        attempts.failures += not is_counted
+        attempts.last_us = now_us
+
+    def _on_time_out(self, shell: Shell, sent: Sent) -> None:
+        """Notes that a call has ended for which an attempt to connect may be under way; nobody may see it fail."""
+        attempts = self._attempts.setdefault((shell.node_id, sent.target), Attempts())
+        # Calls that were sent before the first of them has timed out wait for one attempt.
+        attempts.failures += attempts.unseen_us < sent.sent_us
+        attempts.unseen_us = shell.world.now_us
 
     def _on_failed_at_once(self, shell: Shell, call: int, sent: Sent) -> None:
         """Judges a call for which nobody tried to reach the node."""
         attempts = self._attempts.get((shell.node_id, sent.target))
         if attempts is None:
             return
-        since_us = shell.world.now_us - attempts.last_us
+        since_us = shell.world.now_us - attempts.may_fail_until_us(shell.resumed_us)
         if since_us > attempts.wait_us * 5 // 4 + SLACK_US:
             self._report(
                 shell.name,

@@ -169,3 +169,23 @@ def test_a_call_that_expects_no_reply_may_fail_once_and_is_never_answered() -> N
     calls.on_sent(node, replace(silent, call=2), 2)
     calls.on_answered(node, 2, echo_of(silent.body))
     assert found_at(site)[1:] == ["call 2 of node-1 expects no reply, and was answered"]
+
+
+@pytest.mark.parametrize("is_known_to_be_down", [True, False])
+def test_an_attempt_may_fail_after_all_calls_that_waited_for_it_have_timed_out(
+    is_known_to_be_down: bool,
+) -> None:
+    site = site_of(Echo(), Echo())
+    site.start()
+    site.world.run_to(SECOND // 10)
+    site.nodes[2].crash()
+    if is_known_to_be_down:
+        site.nodes[1].perform([ask(2, 1)])
+        site.world.run_to(SECOND)
+    site.nodes[2].has_power = False
+    site.nodes[1].perform([ask(2, 2, timeout_ms=500)])
+    # The attempt fails after 3 seconds, and calls fail at once for 50 ms, or 80 ms if it was the second one.
+    site.world.run_to(site.world.now_us + 3 * SECOND + 10_000)
+    site.nodes[1].perform([ask(2, 3)])
+    site.world.run_to(5 * SECOND)
+    assert found_at(site) == []
