@@ -125,7 +125,7 @@ class FinalLogs:
         for what in check.findings():
             self._jury.report(check.name, what)
         clients = ClientHistoryCheck(self._history, self._jury.ghost, logs, self._lives, log_starts=starts)
-        for what in clients.findings(kept):
+        for what in clients.findings({name: self._due(name, kept[name]) for name in self._names}):
             self._jury.report(clients.name, what)
         for name in self._names:
             self._judge_sequences(name, readers[name])
@@ -152,6 +152,14 @@ class FinalLogs:
             for place, data in reader.batches()
             for record in RecordBatch(data, 0, place.size_bytes).records()
         }
+
+    def _due(self, name: str, kept: Mapping[int, str]) -> dict[int, str]:
+        """Returns the records that no leader's compaction had removed: every consumer had to read them.
+
+        Each replica compacts its own log. A consumer may pass a hole of one leader that the next one does not have.
+        """
+        removed = self._logs.removed_by_leaders(name)
+        return {offset: value for offset, value in kept.items() if offset not in removed}
 
     def _content(self, name: str, reader: LogReader) -> dict[int, str]:
         """Returns the values that a compacted log had before compaction, by offset; nothing for other logs."""

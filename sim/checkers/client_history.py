@@ -18,8 +18,9 @@ class ClientHistoryCheck:
     whose send was refused, or that nobody sent, was never read. The records of one life of an idempotent producer are
     in each log in the order of their sends, and so are the acknowledged ones of a producer with one request in flight.
     A consumer reads no offset twice unless its position moved back, and read every record below its position, unless
-    its topic was deleted meanwhile or the log of a leader began after the record: the log of a later leader, or its
-    files, may begin before. Every send has its outcome in time. Excused losses (see the ghost) break no rule.
+    its topic was deleted meanwhile, or the log of a leader began after the record or had it compacted away: the log of
+    a later leader, or its files, may begin before, or have it still. Every send has its outcome in time. Excused losses
+    (see the ghost) break no rule.
     """
 
     name = "client-history"
@@ -33,7 +34,7 @@ class ClientHistoryCheck:
         self._sends = {send.value: send for send in history.sends}
 
     def findings(self, kept: Mapping[str, FinalLog]) -> Iterator[str]:
-        """Yields what is wrong. `kept` has the records of each log that compaction has left."""
+        """Yields what is wrong. `kept` has the records of each log that the compaction of every leader has left."""
         yield from self._unplaced()
         yield from self._refused_but_read()
         yield from self._out_of_order()

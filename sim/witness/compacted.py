@@ -23,6 +23,10 @@ class CompactedPartition:
         self._truth = truth
         # The records of every batch as its leader appended it.
         self._records: dict[Mark, tuple[Record, ...]] = {}
+        # The offsets that compaction has removed from each broker's log, when it was last judged.
+        self._removed: dict[int, frozenset[int]] = {}
+        # Those that a log lacked while it led: a consumer may have gone past them there.
+        self.removed_by_leaders: set[int] = set()
 
     def remember(self, reader: LogReader, marks: Sequence[Mark]) -> None:
         """Keep the records of the batches that `reader` has just seen, unless they were compacted before."""
@@ -76,8 +80,15 @@ class CompactedPartition:
             record.offset: record for mark in marks for record in self._records.get(self.original(mark), ())
         }
 
-    def judge(self, reader: LogReader, start: int, told: Sequence[Chain] = ()) -> str | None:
-        """Returns what is wrong with the log that `reader` has read to its end, or None; `told` as for `whole`."""
+    def leads(self, broker: int) -> None:
+        """Notes that consumers read the broker's log from now on, or go on reading it after a compaction."""
+        self.removed_by_leaders |= self._removed.get(broker, frozenset())
+
+    def judge(self, broker: int, reader: LogReader, start: int, told: Sequence[Chain] = ()) -> str | None:
+        """Returns what is wrong with the broker's log, read to its end, or None; `told` as for `whole`.
+
+        Remembers what compaction has removed from it.
+        """
         if reader.unsound:
             return reader.unsound
         before = self.content(self.whole([place.mark for place in reader.places], start, told))
@@ -89,6 +100,7 @@ class CompactedPartition:
                 if expected is None or (record.key, record.value) != (expected.key, expected.value):
                     return f"offset {record.offset} holds {record.value!r}, which was not written there"
                 left.add(record.offset)
+        self._removed[broker] = frozenset(before).difference(left)
         end = reader.places[-1].mark.next_offset if reader.places else start
         for offset, record in before.items():
             is_missing = offset not in left and last_of_key[record.key] == offset

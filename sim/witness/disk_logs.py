@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import final
 
 from sim.checkers.base import Jury
@@ -97,9 +97,21 @@ class DiskLogs:
             return
         reader = self._new_reader(broker, partition)
         reader.read_all()
-        what = compacted.judge(reader, reader.base_offset(), self._told(broker, partition))
+        what = compacted.judge(broker, reader, reader.base_offset(), self._told(broker, partition))
         if what is not None:
             self._jury.report("compaction", f"{partition}: broker {broker}: {what}")
+        if self._jury.ghost.partition(partition).image(broker).leads:
+            compacted.leads(broker)
+
+    def leads(self, broker: int, partition: str) -> None:
+        """Note that consumers read the log of this replica from now on."""
+        if compacted := self._compacted.get(partition):
+            compacted.leads(broker)
+
+    def removed_by_leaders(self, partition: str) -> Collection[int]:
+        """Returns the offsets that compaction had removed from a log while it led."""
+        compacted = self._compacted.get(partition)
+        return () if compacted is None else compacted.removed_by_leaders
 
     def content(self, partition: str, marks: Sequence[Mark]) -> dict[int, Record]:
         """Returns the records of a compacted log as they were before, by offset; an empty dict for other logs."""

@@ -300,6 +300,7 @@ class Witness:
         epoch = int(values["leader_epoch"])
         self._leaders[partition] = (node, epoch)
         self.jury.see(BecameLeader(node.node_id, partition, epoch, int(values["log_end_offset"])))
+        self._logs.leads(node.node_id, partition)
         self._look_at_appends(node, partition)
 
     def _on_became_follower(self, node: Member, partition: str, values: Values) -> None:

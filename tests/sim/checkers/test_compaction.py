@@ -15,7 +15,7 @@ from sim.run import Run, Verdict, run_scenario
 from sim.scenario.model import parse_scenario
 from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
-from storage.batch import Record, build_batch
+from storage.batch import Record, RecordBatch, build_batch
 from storage.cleaner.offset_map import OffsetMap
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import OpenMode
@@ -68,7 +68,7 @@ class Replica:
 
 def test_what_was_superseded_may_be_missing() -> None:
     replica = Replica(APPENDED[1], APPENDED[2])
-    assert replica.partition.judge(replica.reader, 0) is None
+    assert replica.partition.judge(1, replica.reader, 0) is None
 
 
 def test_a_batch_that_is_missing_or_shorter_is_put_back() -> None:
@@ -79,26 +79,35 @@ def test_a_batch_that_is_missing_or_shorter_is_put_back() -> None:
 
 def test_the_last_value_of_a_key_must_stay() -> None:
     replica = Replica(APPENDED[0], APPENDED[2])
-    what = replica.partition.judge(replica.reader, 0)
+    what = replica.partition.judge(1, replica.reader, 0)
     assert what == "the last value of key b'a', at offset 2, was deleted"
 
 
 def test_a_follower_that_is_behind_may_lack_what_its_leader_has_superseded() -> None:
     replica = Replica(APPENDED[1])
-    assert replica.partition.judge(replica.reader, 0) is None
+    assert replica.partition.judge(1, replica.reader, 0) is None
     replica = Replica(APPENDED[0], batch((4, "b", "2")))
-    assert replica.partition.judge(replica.reader, 0) is not None
+    assert replica.partition.judge(1, replica.reader, 0) is not None
+
+
+def test_consumers_may_pass_what_compaction_removed_before_or_while_its_broker_led() -> None:
+    replica = Replica(APPENDED[1], APPENDED[2])
+    replica.partition.judge(1, replica.reader, 0)
+    replica.partition.leads(2)
+    assert not replica.partition.removed_by_leaders
+    replica.partition.leads(1)
+    assert replica.partition.removed_by_leaders == {0, 1}
 
 
 def test_a_record_must_stay_at_its_offset() -> None:
     replica = Replica(APPENDED[0], batch((2, "a", "1")), APPENDED[2])
-    what = replica.partition.judge(replica.reader, 0)
+    what = replica.partition.judge(1, replica.reader, 0)
     assert what == "offset 2 holds b'1', which was not written there"
 
 
 def test_the_order_must_stay() -> None:
     replica = Replica(APPENDED[2], APPENDED[1])
-    what = replica.partition.judge(replica.reader, 0)
+    what = replica.partition.judge(1, replica.reader, 0)
     assert what is not None and "offset 2 follows 4" in what
 
 
@@ -216,3 +225,31 @@ def test_a_batch_of_the_step_in_which_a_broker_died_was_written_there() -> None:
     run.world.run_to(4_000_000)
     assert run.jury.violations == []
     assert run.jury.ghost.partition("t-0").image(1).chain.end > 10
+
+
+LED = """\
+scenario: compacting-leader
+duration: 6s
+cluster: {brokers: 1, settings: {log.cleaner.backoff.ms: 100, log.initial.task.delay.ms: 100}}
+topics:
+  t: {replicas: 1, config: {cleanup.policy: compact, segment.bytes: 500, min.cleanable.dirty.ratio: '0.01'}}
+producers:
+  - {topic: t, rate: 20/s, keys: 3}
+"""
+
+
+def test_the_holes_in_the_log_of_a_leader_are_those_that_consumers_may_pass() -> None:
+    run = Run(parse_scenario(LED), 1)
+    run.begin()
+    run.world.run_to(3_000_000)
+    reader = run.logs.reader(1, "t-0")
+    reader.read_all()
+    left = [
+        record.offset
+        for place, data in reader.batches()
+        for record in RecordBatch(data, 0, place.size_bytes).records()
+    ]
+    removed = run.logs.removed_by_leaders("t-0")
+    assert removed
+    assert sorted([*removed, *left]) == list(range(left[-1] + 1))
+    assert not run.logs.removed_by_leaders("another-0")
