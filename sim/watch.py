@@ -75,6 +75,7 @@ class Watch:
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         self._calls.on_accepted(shell, exchange)
+        self._witness.on_accepted(shell.node_id, exchange)
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         self._calls.on_answered(shell, call, body)

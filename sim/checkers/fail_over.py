@@ -32,8 +32,9 @@ class FailOver:
     could lead all the while. Without a leader, one is elected within a second from when an in-sync replica could lead.
     A leader that has read its election begins to lead within a second.
 
-    A replica can lead while its broker is active, and the controller hears its heartbeats, and its disk is sound. No
-    knowledge of faults plays a part: a cut, a pause or a crash is a missing heartbeat.
+    A replica can lead while its broker is active, and the controller hears its heartbeats, and its disk is sound. The
+    controller decides while it runs: what is overdue when it starts, or goes on after a pause, has its full time again.
+    No other knowledge of faults plays a part: a cut, or a broker's pause or crash, is a missing heartbeat.
     """
 
     name = "fail-over"
@@ -43,7 +44,8 @@ class FailOver:
         # Two heartbeats may be late or lost on the way.
         self._gap_us = 5 * heartbeat_us // 2
         self._pulses: dict[int, Pulse] = {}
-        self._controller_since_us = 0
+        # When the controller got the last heartbeat of each broker's present life, answered or not.
+        self._taken_us: dict[int, int] = {}
         # Pairs of a broker and a partition that its disks do not give it.
         self._offline: set[tuple[int, str]] = set()
         # By partition: its leader and epoch, and since when that is so.
@@ -57,9 +59,13 @@ class FailOver:
             pulse = self._pulses[broker] = Pulse(now_us)
         pulse.last_us, pulse.metadata_offset = now_us, metadata_offset
 
-    def on_controller_started(self, now_us: int) -> None:
-        """Notes that all sessions begin again."""
-        self._controller_since_us = now_us
+    def on_taken(self, broker: int, now_us: int) -> None:
+        """Notes a heartbeat that the controller got: the session goes on, also if the answer is never sent (BRK-9)."""
+        self._taken_us[broker] = now_us
+
+    def on_refused(self, broker: int) -> None:
+        """Notes that a heartbeat of the broker was refused, which is no sign of life."""
+        self._taken_us.pop(broker, None)
 
     def on_offline(self, broker: int, partition: str) -> None:
         self._offline.add((broker, partition))
@@ -77,12 +83,17 @@ class FailOver:
         elected_at: Mapping[str, int],
         active: Container[int],
         now_us: int,
+        *,
+        controller_since_us: int | None,
     ) -> Iterator[str]:
         """Yields what is overdue, once for each leader epoch.
 
         `partitions` are those that exist, by name; `elected_at` has the offsets of their last elections in the metadata
-        log; `active` are the brokers that may lead.
+        log; `active` are the brokers that may lead; since `controller_since_us` the controller's process runs without a
+        pause, None if it does not run.
         """
+        # Without a controller nobody is elected, and what was elected is judged later.
+        decides_since_us = now_us if controller_since_us is None else controller_since_us
         for name, partition in partitions.items():
             leader, epoch, since_us = self._led.get(name, (-1, -2, now_us))
             if (leader, epoch) != (partition.leader, partition.epoch):
@@ -90,20 +101,22 @@ class FailOver:
                 self._led[name] = (leader, epoch, since_us)
             if epoch < 0 or (name, epoch) in self._told:
                 continue
-            what = self._overdue(name, partition, since_us, elected_at.get(name, -1), active, now_us)
+            what = self._undecided(name, partition, since_us, decides_since_us, active, now_us)
+            what = what or self._idle(name, partition, since_us, elected_at.get(name, -1), now_us)
             if what:
                 self._told.add((name, epoch))
                 yield f"{partition.name}: {what}"
 
-    def _overdue(
+    def _undecided(
         self,
         name: str,
         partition: PartitionGhost,
         since_us: int,
-        elected_at: int,
+        decides_since_us: int,
         active: Container[int],
         now_us: int,
     ) -> str:
+        """Returns which election is overdue, if any: the controller could have decided since `decides_since_us`."""
         leader, epoch = partition.leader, partition.epoch
         wait_us = BOUND_US if leader < 0 else self._overdue_us
         able = [
@@ -111,20 +124,31 @@ class FailOver:
             for member in partition.isr
             if member != leader and member in active and self._can_lead(member, name, wait_us, now_us)
         ]
+        if not able or now_us - decides_since_us <= wait_us:
+            return ""
         if leader < 0:
-            if able and now_us - since_us > wait_us:
+            if now_us - since_us > wait_us:
                 return f"no leader since {since_us / 1e6:g} s, although in-sync broker {able[0]} could lead"
             return ""
-        pulse = self._pulses.get(leader)
-        silent_us = now_us - max(since_us, pulse.last_us if pulse is not None else 0)
-        if able and silent_us > wait_us and now_us - self._controller_since_us > wait_us:
+        silent_us = now_us - max(since_us, self._heard_us(leader))
+        if silent_us > wait_us:
             return (
                 f"broker {leader} leads in epoch {epoch} and was not heard for {silent_us / 1e6:g} s, although "
                 f"in-sync broker {able[0]} could lead"
             )
+        return ""
+
+    def _heard_us(self, broker: int) -> int:
+        """Returns when the controller heard the broker last; 0 for never."""
+        pulse = self._pulses.get(broker)
+        return max(self._taken_us.get(broker, 0), 0 if pulse is None else pulse.last_us)
+
+    def _idle(self, name: str, partition: PartitionGhost, since_us: int, elected_at: int, now_us: int) -> str:
+        """Returns which broker has read that it leads, and does not lead, if any."""
+        leader, epoch = partition.leader, partition.epoch
         is_late = now_us - since_us > BOUND_US and partition.begun_epoch < epoch
-        if is_late and self._can_lead(leader, name, BOUND_US, now_us):
-            if pulse is not None and pulse.metadata_offset > elected_at:
+        if is_late and leader >= 0 and self._can_lead(leader, name, BOUND_US, now_us):
+            if self._pulses[leader].metadata_offset > elected_at:
                 return f"broker {leader} has read that it leads in epoch {epoch}, and does not lead"
         return ""
 

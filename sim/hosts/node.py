@@ -97,6 +97,7 @@ class Node(Shell):
         # The call that ends the node after an armed partial write.
         self._ending_of_write: Callable[[], None] | None = None
         # `before` or `after`, a kind of job, and the call that strikes then.
+        self._began_us = 0
         self._crash_point: tuple[str, str, Callable[[], None]] | None = None
         self._job_time = Stream(world.draws, "jobs", name)
         self._job_means_us: Mapping[str, int] = job_means_us or {}
@@ -104,6 +105,11 @@ class Node(Shell):
     @property
     def is_up(self) -> bool:
         return self.core is not None
+
+    @property
+    def runs_since_us(self) -> int | None:
+        """When the process began, or went on after its last pause; None while it is paused or down."""
+        return None if self.core is None or self.paused else max(self._began_us, self.resumed_us)
 
     def reachability(self) -> Reachability:
         if self.core is not None:
@@ -119,6 +125,7 @@ class Node(Shell):
         self.starts += 1
         self.has_power, self.is_stopping, self.paused = True, False, False
         self.life = Life(f"{self.name}#{self.starts}")
+        self._began_us = self.world.now_us
         self.clock.begin_life()
         self.disk.meter.take_us()
         self.trace.fields(self.world.now_us, self.name, "start", (("life", self.starts),))

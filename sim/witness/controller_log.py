@@ -136,6 +136,15 @@ class ControllerLog:
         elif before.isr != after.isr:
             self._jury.see(IsrChanged(found.partition, after.isr))
 
+    def on_request(self, request: RequestBody) -> None:
+        """Note a heartbeat that the controller got from the present life of a broker."""
+        if isinstance(request, BrokerHeartbeatRequest) and self._is_of_present_life(request):
+            self._fail_over.on_taken(request.broker_id, self._jury.now_us())
+
+    def _is_of_present_life(self, request: BrokerHeartbeatRequest) -> bool:
+        life = self.replay.lives.get(request.broker_id)
+        return life is not None and life.epoch == request.broker_epoch
+
     def on_answer(self, request: RequestBody, body: ResponseBody, *, asked_us: int) -> None:
         """Judge an answer of the controller by the log as it is now (C3): it must not be ahead of it.
 
@@ -152,6 +161,8 @@ class ControllerLog:
                 what = self._wrong_registration(request, body.broker_epoch, asked_us)
             case (BrokerHeartbeatRequest(), BrokerHeartbeatResponse(error=ErrorCode.NONE)):
                 self._on_heartbeat(request, body)
+            case (BrokerHeartbeatRequest(), BrokerHeartbeatResponse()) if self._is_of_present_life(request):
+                self._fail_over.on_refused(request.broker_id)
             case (_, FetchMetadataResponse(error=ErrorCode.NONE)):
                 if body.high_watermark > self._durable_end:
                     what = f"metadata up to {body.high_watermark} was handed out"

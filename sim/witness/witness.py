@@ -198,8 +198,6 @@ class Witness:
         """Turn all observations of one step of a node into sightings."""
         if node.node_id == CONTROLLER_ID:
             self.controller.read_on()
-            if any(observe.kind == "controller.started" for observe in observes):
-                self._fail_over.on_controller_started(self.jury.now_us())
             return
         looked_at: dict[str, None] = {}
         for observe in observes:
@@ -219,8 +217,11 @@ class Witness:
         for partition in looked_at:
             self._look_at_epochs(node, partition)
 
-    def look(self) -> None:
-        """Judge what should have happened by now; to be called at intervals, beside the events."""
+    def look(self, controller_since_us: int | None) -> None:
+        """Judge what should have happened by now; to be called at intervals, beside the events.
+
+        Since `controller_since_us` the controller's process runs without a pause, None if it does not run.
+        """
         ghost, controller = self.jury.ghost, self.controller
         present = {
             name: ghost.partition(name)
@@ -228,7 +229,13 @@ class Witness:
             if self.lives.exists(topic_partition.topic)
         }
         active = controller.replay.active()
-        for what in self._fail_over.look(present, controller.elected_at, active, self.jury.now_us()):
+        for what in self._fail_over.look(
+            present,
+            controller.elected_at,
+            active,
+            self.jury.now_us(),
+            controller_since_us=controller_since_us,
+        ):
             self.jury.report(self._fail_over.name, what)
         for name, (node, epoch) in self._leaders.items():
             if self.lives.is_present(node.node_id, name):
@@ -374,6 +381,11 @@ class Witness:
             marks = self._logs.whole(broker, partition, reader.read_all(), start)
             self.jury.see(Loaded(broker, partition, marks, reader.unsound, start))
             self._logs.judge_compaction(broker, partition)
+
+    def on_accepted(self, node_id: int, exchange: Exchange) -> None:
+        """Show the checkers a request that a node got."""
+        if node_id == CONTROLLER_ID:
+            self.controller.on_request(exchange.body)
 
     def on_reply(self, node_id: int, exchange: Exchange, body: ResponseBody) -> None:
         """Show what a node answers to producers, followers, consumers and brokers."""

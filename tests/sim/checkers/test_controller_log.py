@@ -181,6 +181,18 @@ class Site:
         """Show an answer to a request that the controller got at `asked_us`."""
         self.log.on_answer(request, body, asked_us=asked_us)
 
+    def silent_leaders(self) -> list[str]:
+        """Returns what is overdue at 4.4 s, where broker 2 alone was heard all the time."""
+        for now_us in range(0, 4_400_000, 400_000):
+            self.fail_over.on_heartbeat(2, 7, now_us)
+        partitions = {"t-0": self.jury.ghost.partition("t-0")}
+        found: list[str] = []
+        for now_us in (0, 4_400_000):
+            found += self.fail_over.look(
+                partitions, self.log.elected_at, (1, 2), now_us, controller_since_us=0
+            )
+        return found
+
     @property
     def found(self) -> list[str]:
         return [violation.checker for violation in self.jury.violations]
@@ -275,8 +287,23 @@ def test_each_heartbeat_that_is_answered_is_a_sign_of_life() -> None:
         site.jury.now_us = lambda at_us=now_us: at_us  # type: ignore[misc]
         request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=0, metadata_offset=7)
         site.answer(request, BrokerHeartbeatResponse(is_fenced=False))
-        overdue += site.fail_over.look(partitions, elected_at, (1, 2), now_us)
+        overdue += site.fail_over.look(partitions, elected_at, (1, 2), now_us, controller_since_us=0)
     assert overdue == ["t-0: no leader since 0 s, although in-sync broker 1 could lead"]
+
+
+def test_the_controller_hears_the_present_life_of_a_broker() -> None:
+    """A heartbeat of an earlier life says nothing, nor does one that was refused."""
+    heard: list[str] = []
+    for epoch, error in ((7, None), (0, ErrorCode.STALE_BROKER_EPOCH), (0, None)):
+        site = started()
+        request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=epoch, metadata_offset=6)
+        site.jury.now_us = lambda: 4_000_000
+        site.log.on_request(request)
+        if error is not None:
+            site.answer(request, BrokerHeartbeatResponse(error=error))
+        heard += site.silent_leaders()
+    what = "t-0: broker 1 leads in epoch 0 and was not heard for 4.4 s, although in-sync broker 2 could lead"
+    assert heard == [what, what]
 
 
 def test_an_accepted_proposal_is_compared_with_the_log() -> None:

@@ -22,6 +22,7 @@ class Cluster:
         self.partition.isr = (1, 2, 3)
         self.active: tuple[int, ...] = (1, 2, 3)
         self.now_us = 0
+        self.controller_since_us: int | None = 0
         self.metadata_offset = 10
         self.lead(1)
         self.pass_time(OVERDUE_MS, beating=(1, 2, 3))
@@ -38,7 +39,13 @@ class Cluster:
             for broker in beating:
                 self.fail_over.on_heartbeat(broker, self.metadata_offset, self.now_us)
             self.now_us += BEAT_MS * 1_000
-            found += self.fail_over.look({"t-0": self.partition}, {"t-0": 9}, self.active, self.now_us)
+            found += self.fail_over.look(
+                {"t-0": self.partition},
+                {"t-0": 9},
+                self.active,
+                self.now_us,
+                controller_since_us=self.controller_since_us,
+            )
         return found
 
 
@@ -89,9 +96,37 @@ def test_a_broker_whose_process_is_new_could_not_lead_before() -> None:
 def test_sessions_begin_again_with_the_controller() -> None:
     cluster = Cluster()
     cluster.pass_time(2_400, beating=(2, 3))
-    cluster.fail_over.on_controller_started(cluster.now_us)
+    cluster.controller_since_us = cluster.now_us
     assert cluster.pass_time(2_400, beating=(2, 3)) == []
     assert len(cluster.pass_time(2_400, beating=(2, 3))) == 1
+
+
+def test_nobody_is_elected_while_the_controller_does_not_run() -> None:
+    """Its last answers say nothing about a time at which it was down or paused."""
+    cluster = Cluster()
+    assert cluster.pass_time(2_400, beating=(2, 3)) == []
+    cluster.controller_since_us = None
+    assert cluster.pass_time(800, beating=()) == []
+    leaderless = Cluster()
+    leaderless.lead(-1)
+    leaderless.controller_since_us = None
+    assert leaderless.pass_time(2_400, beating=(3,)) == []
+    leaderless.controller_since_us = leaderless.now_us
+    assert leaderless.pass_time(800, beating=(3,)) == []
+    assert len(leaderless.pass_time(800, beating=(3,))) == 1
+
+
+def test_a_heartbeat_that_the_controller_got_is_a_sign_of_life_without_an_answer() -> None:
+    cluster = Cluster()
+    cluster.pass_time(400, beating=(2, 3))
+    cluster.fail_over.on_taken(1, cluster.now_us)
+    assert cluster.pass_time(2_800, beating=(2, 3)) == []
+    assert len(cluster.pass_time(400, beating=(2, 3))) == 1
+    refused = Cluster()
+    refused.pass_time(400, beating=(2, 3))
+    refused.fail_over.on_taken(1, refused.now_us)
+    refused.fail_over.on_refused(1)
+    assert len(refused.pass_time(2_800, beating=(2, 3))) == 1
 
 
 def test_a_partition_without_a_leader_is_overdue_while_a_member_could_lead() -> None:

@@ -329,3 +329,20 @@ def test_a_paused_node_ends_its_job_after_the_pause() -> None:
         site.world.run_to(2 * SECOND)
         assert [type(event) for _, event in echo.log] == [JobDone]
         assert ended in (0, 1)
+
+
+def test_a_process_runs_from_its_start_or_the_end_of_its_last_pause() -> None:
+    site = Site(lambda number: Echo(), nodes=1)
+    site.start()
+    site.world.run_to(SECOND)
+    node = site.nodes[1]
+    assert node.runs_since_us == 0
+    node.pause()
+    assert node.runs_since_us is None
+    node.resume()
+    assert node.runs_since_us == SECOND
+    node.crash()
+    assert node.runs_since_us is None
+    site.world.run_to(2 * SECOND)
+    node.start()
+    assert node.runs_since_us == 2 * SECOND
