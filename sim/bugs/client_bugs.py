@@ -99,7 +99,7 @@ CLIENT_BUGS: tuple[Bug, ...] = (
             Replacement(target=f"{_QUEUE}._take_proven", make=_proves_nothing),
             Replacement(target=f"{_QUEUE}.is_in_doubt", make=_forgets_doubt),
         ),
-        found_by="bad-network",
+        found_by="withheld-answer",
     ),
     Bug(
         name="producer-forgets-doubt",

@@ -7,7 +7,9 @@ from pkgutil import resolve_name
 import pytest
 
 from sim.bugs import BugError, Replacement, bugs, install, replaced
+from sim.bundled import find_scenario
 from sim.run import run_scenario
+from sim.scenario.model import load_scenario
 from storage.draws import Draws
 
 
@@ -62,3 +64,14 @@ def test_each_bug_finds_its_targets_and_restores_them(name: str) -> None:
 def test_a_run_finds_each_bug_of_appends_in_its_scenario(name: str, checker: str) -> None:
     result = run_scenario(bugs()[name].found_by, 7, bug=name)
     assert result.violations[0].checker == checker, result.violations
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_c2_a_run_on_streams_finds_the_producer_that_writes_twice(seed: int) -> None:
+    name = "producer-counts-unanswered-only"
+    scenario = load_scenario(find_scenario(bugs()[name].found_by))
+    assert scenario.network.transport == "stream"
+    result = run_scenario(scenario, seed, bug=name, stops_early=True)
+    assert result.violations[0].checker == "history", result.violations
+    assert "of an idempotent producer is at " in result.violations[0].what
