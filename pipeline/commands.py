@@ -8,19 +8,25 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from pipeline.campaign import run_campaign
+from pipeline.drawn_command import PROFILES, checked_job, open_results, print_sum
 from pipeline.quiet import cause_in, end_children, java_writes_to, new_file
 from pipeline.session import SparkUnavailable, check_available, session
 from sim.seed_range import Seeds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from sim.swarm.job import SwarmJob
+
+# The exit status of a verdict that is not held, the gravest first.
+_STATUSES = {"violated": 1, "error": 2, "starved": 3}
 
 
 @click.group("spark")
@@ -57,24 +63,68 @@ def scan(directory: str, subscribe: str | None, master: str, as_json: bool) -> N
 @click.option(
     "--scenario",
     "scenario_text",
-    required=True,
     metavar="SCENARIO",
     help="A bundled scenario (`replog sim list`) or, with a suffix or a slash, a file.",
 )
+@click.option("--swarm", "is_drawn", is_flag=True, help="Draw each run from its seed, as `replog sim swarm`.")
+@click.option("--profile", type=click.Choice(PROFILES), help="With --swarm: the profile of all runs.")
+@click.option("--only", metavar="FAULTS", help="With --swarm: keep only faults of these kinds.")
+@click.option("--bug", metavar="NAME", help="With --swarm: plant a known bug first.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     default=None,
-    help="A new directory for the Parquet files.  [default: out/campaign-NAME, with a number if it exists]",
+    help="A new directory for the Parquet files; with --swarm also one to go on with.  "
+    "[default: out/campaign-NAME, with a number if it exists]",
 )
 @click.option("--master", default="local[*]", show_default=True, help="Any master that Spark knows.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
-def campaign(seeds_text: str, scenario_text: str, out: Path | None, master: str, as_json: bool) -> None:
-    """Run a scenario with many seeds, each in a new process; write a row for each run as Parquet, and a summary."""
+def campaign(
+    seeds_text: str,
+    scenario_text: str | None,
+    is_drawn: bool,
+    profile: str | None,
+    only: str | None,
+    bug: str | None,
+    out: Path | None,
+    master: str,
+    as_json: bool,
+) -> None:
+    """Run many seeds of a scenario, or runs that are drawn from them; write a row for each as Parquet, and a summary.
+
+    With --scenario each run is a new interpreter, and --out is a new directory. With --swarm a task loads the simulator
+    once and forks a process for each seed; seeds that the directory has are not run again, and each counts once.
+    """
     try:
         seeds = Seeds.parse(seeds_text)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    if is_drawn == (scenario_text is not None):
+        raise click.UsageError("a campaign needs either --scenario SCENARIO or --swarm")
+    if scenario_text is None:
+        sys.exit(_run_drawn(checked_job(profile, only, bug), seeds, out, master, as_json=as_json))
+    if any(option is not None for option in (profile, only, bug)):
+        raise click.UsageError("--profile, --only and --bug need --swarm")
+    sys.exit(_run_scenario(scenario_text, seeds, out, master, as_json=as_json))
+
+
+def _run_drawn(job: SwarmJob, seeds: Seeds, out: Path | None, master: str, *, as_json: bool) -> int:
+    """Run the seeds that the directory has not yet. Returns the exit status."""
+    _require_spark()
+    # It needs pyarrow, which may be missing.
+    from pipeline.drawn_campaign import run_drawn
+
+    target = out if out is not None else _free_target(job.title)
+    with closing(open_results(target, job)) as directory:
+        left = sum(seed not in directory.rows for seed in seeds)
+        click.echo(f"starting Spark (about 6 s) for {left} drawn runs of {len(seeds)}", err=True)
+        with _spark("replog campaign", master) as spark:
+            found = run_drawn(spark, job=job, seeds=seeds, directory=directory)
+    return print_sum(found, target, as_json=as_json)
+
+
+def _run_scenario(scenario_text: str, seeds: Seeds, out: Path | None, master: str, *, as_json: bool) -> int:
+    """Run the scenario with all seeds. Returns the exit status."""
     scenario = _checked_scenario(scenario_text)
     target = str(_checked_target(out) if out is not None else _free_target(scenario.stem))
     _require_spark()
@@ -86,12 +136,8 @@ def campaign(seeds_text: str, scenario_text: str, out: Path | None, master: str,
         total = results.count()
         bad = results.where("verdict != 'held'").orderBy("seed").limit(20).collect()
     _report(scenario_text, target, total, by_verdict, [row.asDict() for row in bad], as_json)
-    if by_verdict.get("violated"):
-        sys.exit(1)
-    if by_verdict.get("error"):
-        sys.exit(2)
-    if by_verdict.get("starved"):
-        sys.exit(3)
+    gravest = (status for verdict, status in _STATUSES.items() if by_verdict.get(verdict))
+    return next(gravest, 0)
 
 
 def _report(

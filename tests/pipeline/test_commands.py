@@ -65,3 +65,29 @@ def test_an_error_at_the_start_of_spark_is_one_line(tmp_path: Path) -> None:
     result = campaign("--out", tmp_path / "new")
     assert result.exit_code == 1 and "Error: Spark does not start: Spark is started" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ([], "either --scenario SCENARIO or --swarm"),
+        (["--swarm", "--scenario", "leader-crash"], "either --scenario SCENARIO or --swarm"),
+        (["--scenario", "leader-crash", "--only", "kill"], "need --swarm"),
+        (["--swarm", "--only", "floods"], "unknown fault 'floods': write kill"),
+        (["--swarm", "--bug", "none"], "unknown bug 'none'"),
+        (["--swarm", "--profile", "wild"], "'wild' is not one of 'within', 'edge', 'beyond'"),
+    ],
+)
+def test_options_that_no_campaign_has_are_refused(arguments: list[str], what: str) -> None:
+    result = CliRunner().invoke(spark_group, ["campaign", "--seeds", "0..2", *arguments])
+    assert result.exit_code == 2 and what in result.stderr, result.output
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_campaign_of_drawn_runs_never_overwrites(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    arguments = ["campaign", "--seeds", "0..2", "--swarm", "--out", str(tmp_path)]
+    result = CliRunner().invoke(spark_group, arguments)
+    assert result.exit_code == 2 and "nothing is overwritten" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
