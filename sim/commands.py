@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 
 from sim.bugs import BugError, install
 from sim.bundled import bundled_scenarios, description, find_scenario
+from sim.detection.commands import bugs_command
 from sim.determinism.command import check_command
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.model import ScenarioError, load_scenario
@@ -56,6 +57,7 @@ def _parse_seeds(ctx: click.Context, param: click.Parameter, text: str | None) -
 sim.add_command(check_command(_parse_seeds))
 sim.add_command(schema)
 sim.add_command(swarm)
+sim.add_command(bugs_command)
 
 
 @sim.command("list")

@@ -94,7 +94,7 @@ def run_seeds(
     Raises KeyboardInterrupt when a process ends by Ctrl-C, which every process of a terminal receives.
     """
     assert jobs >= 1, jobs
-    running: dict[Connection, _Process] = {}
+    running: dict[Connection, SeedProcess] = {}
     # The seeds that were started and not yielded yet, in their order, and the results that wait for earlier ones.
     waiting: deque[int] = deque()
     done: dict[int, SeedResult] = {}
@@ -102,7 +102,7 @@ def run_seeds(
     try:
         while True:
             while len(running) < jobs and len(done) < MOST_WAITING and (seed := next(left, None)) is not None:
-                process = _Process(work, seed)
+                process = SeedProcess(work, seed)
                 running[process.receiver] = process
                 waiting.append(seed)
             if not waiting:
@@ -122,7 +122,7 @@ def run_seeds(
 
 
 @final
-class _Process:
+class SeedProcess:
     """A process that runs one seed and sends its result."""
 
     def __init__(self, work: Work, seed: int) -> None:
@@ -178,12 +178,17 @@ def _run_one(work: Work, seed: int, sender: Connection) -> None:
         row = work.run(seed)
     # A broken assert of the product is the finding of this seed; the other seeds go on.
     except Exception as error:
-        row = {ERROR: " ".join(f"{type(error).__name__}: {error} ({_place(error)})".split())}
+        row = {ERROR: error_text(error)}
     try:
         sender.send_bytes(json.dumps(row).encode())
     # The command has ended; nobody waits for the result.
     except BrokenPipeError:
         return
+
+
+def error_text(error: Exception) -> str:
+    """Returns in one line what ended a run, and where."""
+    return " ".join(f"{type(error).__name__}: {error} ({_place(error)})".split())
 
 
 def _place(error: Exception) -> str:
@@ -201,7 +206,8 @@ def _how(exitcode: int | None) -> str:
 def _read(row: dict[str, Any], work: Work, seed: int) -> SeedResult:
     replay = work.replay(seed)
     if ERROR in row:
-        row = {"scenario": work.title, "seed": seed, "verdict": ERROR, ERROR: row[ERROR], "replay": replay}
+        failed = {"scenario": work.title, "seed": seed, "verdict": ERROR, ERROR: row[ERROR], "replay": replay}
+        row = failed | row
     verdict = row["verdict"]
     assert row["seed"] == seed, (row["seed"], seed)
     assert verdict == ERROR or Verdict(verdict), verdict

@@ -33,12 +33,13 @@ ORDERS = {
     ),
     "cluster.shell": "clients server incoming runtime transport streams engine wire",
     "sim": (
-        "commands view determinism swarm seeds_output seeds run seed_range bundled judgement sometimes outages cluster"
-        " watch story witness faults checkers hosts disk world scenario bugs"
+        "commands view determinism detection swarm seeds_output seeds run seed_range bundled judgement sometimes outages"
+        " cluster watch story witness faults checkers hosts disk world scenario bugs"
     ),
     "sim.swarm": (
         "commands output campaign groups results job drawing plans workload topology settings profiles choices"
     ),
+    "sim.detection": "commands measure runner results search",
 }
 LONGEST_CHAIN_IN_STORAGE = 15
 DEEPEST_CLASS = 3

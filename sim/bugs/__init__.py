@@ -8,9 +8,19 @@ from contextlib import contextmanager
 from sim.bugs.catalogue import CATALOGUE
 from sim.bugs.fencing import FENCING_BUGS
 from sim.bugs.metadata import METADATA_BUGS
-from sim.bugs.planting import Bug, BugError, Make, Replacement, planted, replaced
+from sim.bugs.planting import Bug, BugError, Make, Replacement, check_targets, planted, replaced
 
-__all__ = ["Bug", "BugError", "Make", "Replacement", "bugs", "install", "planted", "replaced"]
+__all__ = [
+    "Bug",
+    "BugError",
+    "Make",
+    "Replacement",
+    "bugs",
+    "check_targets",
+    "install",
+    "planted",
+    "replaced",
+]
 
 
 def bugs() -> dict[str, Bug]:

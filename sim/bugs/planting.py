@@ -31,12 +31,16 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bug:
-    """A named mistake. `story` says what is wrong, `found_by` names the scenario or workload that shows it."""
+    """A named mistake. `story` says what is wrong, `found_by` names the scenario or workload that shows it.
+
+    `ticket` names where Kafka had the mistake or ruled it out: an issue or a proposal; empty where there is none.
+    """
 
     name: str
     story: str
     replacements: tuple[Replacement, ...]
     found_by: str = ""
+    ticket: str = ""
 
 
 @contextmanager
@@ -71,3 +75,9 @@ def planted(bug: Bug) -> Iterator[None]:
         for replacement in bug.replacements:
             stack.enter_context(replaced(replacement))
         yield
+
+
+def check_targets(bug: Bug) -> None:
+    """Raise BugError unless every target of the bug exists."""
+    with planted(bug):
+        pass

@@ -9,12 +9,18 @@ import fcntl
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, final
+from typing import Any, BinaryIO, Protocol, final
 
-from sim.swarm.job import SwarmJob
 from storage.errors import StorageError
 
 FORMAT = "replog-swarm-1"
+
+
+class Identified(Protocol):
+    """What a file holds the rows of."""
+
+    def identity(self) -> dict[str, object]:
+        """Returns what rows of one file must have in common."""
 
 
 class ResultsError(StorageError):
@@ -28,7 +34,7 @@ class ResultsFile:
     `rows` are the rows that it held when it was opened, by seed; the first of a seed counts.
     """
 
-    def __init__(self, path: Path, job: SwarmJob) -> None:
+    def __init__(self, path: Path, job: Identified) -> None:
         """Open the file, or create it. Raises ResultsError, and leaves such a file as it is."""
         self._path = path
         # A device or a pipe has no end that could be read to.
@@ -67,7 +73,7 @@ class ResultsFile:
         except BlockingIOError:
             raise ResultsError(f"{self._path}: another campaign writes to it") from None
 
-    def _begin(self, job: SwarmJob) -> None:
+    def _begin(self, job: Identified) -> None:
         self._file.seek(0)
         data = self._file.read()
         whole = data.rfind(b"\n") + 1

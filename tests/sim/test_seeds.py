@@ -99,7 +99,7 @@ def test_a_result_waits_for_earlier_seeds(small: Path, monkeypatch: pytest.Monke
     def last_first(receivers: list[object]) -> list[object]:
         return [Process.started.pop().receiver]
 
-    monkeypatch.setattr(seeds_module, "_Process", Process)
+    monkeypatch.setattr(seeds_module, "SeedProcess", Process)
     monkeypatch.setattr(seeds_module, "wait", last_first)
     results = run_seeds(Job(path=small, source="small"), Seeds(first=0, end=5), jobs=5)
     assert [result.seed for result in results] == [0, 1, 2, 3, 4]

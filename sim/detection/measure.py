@@ -1,0 +1,126 @@
+"""A measurement: all starts of all bugs that its file has not yet, and what they found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from sim.detection.runner import ProcessRunner, Runner, search_all
+from sim.detection.search import Row, Search
+from sim.seeds_output import progress_bar
+from sim.swarm.job import SwarmJob, warm
+from sim.swarm.results import ResultsFile
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to measure: bugs by name, starts of each, processor seconds of a start. Without a base one is drawn."""
+
+    bugs: tuple[str, ...]
+    starts: int
+    budget_s: float
+    base: int | None
+    jobs: int
+    out: Path | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What the starts of one file have in common."""
+
+    base: int
+    budget_s: float
+
+    def identity(self) -> dict[str, object]:
+        return {"measures": "bugs", "base": self.base, "budget_s": self.budget_s}
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """The rows of the starts that are over, those of the file included."""
+
+    base: int
+    budget_s: float
+    rows: list[Row]
+    is_interrupted: bool = False
+
+    def as_json(self) -> dict[str, object]:
+        """Returns what the numbers rest on."""
+        return {
+            "seed": self.base,
+            "budget_s": self.budget_s,
+            "cpu_s": round(sum(row["cpu_s"] for row in self.rows), 1),
+            "false_alarms": sum(row["false_alarms"] for row in self.rows),
+            "interrupted": self.is_interrupted,
+        }
+
+    def line(self) -> str:
+        """Returns how to repeat the measurement."""
+        spent = sum(row["cpu_s"] for row in self.rows)
+        return f"{len(self.rows)} starts of {self.budget_s:g} s, {spent:.0f} s of processor time; --seed {self.base}"
+
+
+def measure(plan: Plan, *, draw_base: Callable[[], int], cpu_s: Callable[[], float]) -> Measured:
+    """Run every start that the file has not yet. `cpu_s` returns the processor time of the process that calls it.
+
+    Raises ResultsError for a file that the measurement cannot go on with.
+    """
+    base = plan.base if plan.base is not None else _base_in(plan.out)
+    header = Header(base=draw_base() if base is None else base, budget_s=plan.budget_s)
+    with ExitStack() as stack:
+        file = stack.enter_context(closing(ResultsFile(plan.out, header))) if plan.out is not None else None
+        measured = Measured(base=header.base, budget_s=plan.budget_s, rows=[])
+        left = []
+        for search in searches_of(plan, header.base):
+            if file is not None and search.first_seed in file.rows:
+                measured.rows.append(file.rows[search.first_seed])
+            else:
+                left.append(search)
+        warm(SwarmJob())
+        runner = stack.enter_context(closing(ProcessRunner(cpu_s)))
+        try:
+            _run(measured, left, runner, plan.jobs, file)
+        except KeyboardInterrupt:
+            measured.is_interrupted = True
+    return measured
+
+
+def searches_of(plan: Plan, base: int) -> Iterator[Search]:
+    """Yields every start: the first one of each bug, then the second of each, so that an early end leaves medians."""
+    for start in range(plan.starts):
+        for bug in plan.bugs:
+            yield Search(bug=bug, start=start, base=base, budget_s=plan.budget_s)
+
+
+def _run(measured: Measured, left: list[Search], runner: Runner, jobs: int, file: ResultsFile | None) -> None:
+    with ExitStack() as stack:
+        bar = progress_bar(stack, len(left), "starts")
+        for search in search_all(left, runner, jobs=jobs):
+            row = search.as_row()
+            if file is not None:
+                file.add(row)
+            measured.rows.append(row)
+            if bar is not None:
+                bar.update(bar.task_ids[0], advance=1, refresh=True)
+
+
+def _base_in(out: Path | None) -> int | None:
+    """Returns the base of the measurement that the file holds; None for one that holds none."""
+    if out is None or not out.is_file():
+        return None
+    with out.open("rb") as file:
+        first = file.readline()
+    try:
+        header = json.loads(first)
+    # It is refused, or begun again, when it is opened as a file of results.
+    except ValueError:
+        return None
+    base = header.get("base") if isinstance(header, dict) else None
+    return base if isinstance(base, int) else None
