@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from sim.bugs.catalogue import CATALOGUE
 from sim.bugs.fencing import FENCING_BUGS
 from sim.bugs.metadata import METADATA_BUGS
 from sim.bugs.planting import Bug, BugError, Make, Replacement, check_targets, planted, replaced
+from sim.bugs.storage_bugs import STORAGE_BUGS
+from sim.bugs.tickets import TICKETS
 
 __all__ = [
     "Bug",
@@ -25,7 +28,8 @@ __all__ = [
 
 def bugs() -> dict[str, Bug]:
     """Returns every bug of the catalogue by its name."""
-    return {bug.name: bug for bug in (*CATALOGUE, *METADATA_BUGS, *FENCING_BUGS)}
+    known = (*CATALOGUE, *METADATA_BUGS, *FENCING_BUGS, *STORAGE_BUGS)
+    return {bug.name: replace(bug, ticket=TICKETS.get(bug.name, "")) for bug in known}
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cluster.core.controller.sessions import Sessions
 from sim.bugs.planting import Bug, Make, Replacement
 
 Original = Callable[..., Any]
@@ -24,6 +25,14 @@ def _in_isr_only(original: Original) -> Original:
         return replica in isr
 
     return is_valid_leader
+
+
+def _moves_on(original: Original) -> Original:
+    def remember_shutdown(sessions: Sessions, broker_id: int, offset: int) -> int:
+        sessions._sessions[broker_id].controlled_shutdown_offset = offset
+        return offset
+
+    return remember_shutdown
 
 
 def _bug(name: str, story: str, target: str, make: Make, found_by: str) -> Bug:
@@ -74,5 +83,19 @@ CONTROLLER_BUGS: tuple[Bug, ...] = (
         f"{_CONTROLLER}.sessions:Sessions.longest_silent",
         _says(None),
         "leader-crash",
+    ),
+    _bug(
+        "controller-unfences-too-early",
+        "A broker is unfenced although it has not read the metadata log up to its registration.",
+        f"{_CONTROLLER}.brokers:BrokerControl.has_caught_up",
+        _says(True),
+        "",
+    ),
+    _bug(
+        "controller-moves-shutdown-offset",
+        "Each heartbeat of a broker that stops names again what the others must read first (KAFKA-14292).",
+        f"{_CONTROLLER}.sessions:Sessions.remember_shutdown",
+        _moves_on,
+        "",
     ),
 )

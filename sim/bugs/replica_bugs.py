@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cluster.core.messages import EpochEnd, FetchPartitionResponse
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import EpochEnd, FetchPartition, FetchPartitionResponse
 from cluster.core.replica.fetcher import Fetchers
 from cluster.core.replica.isr import PendingIsr
 from cluster.core.replica.leader import Leader
@@ -62,6 +63,38 @@ def _takes_high_watermark_first(original: Original) -> Original:
     return on_diverging
 
 
+def _unless_refused(original: Original) -> Original:
+    def is_promise(handler: object, answer: FetchPartitionResponse) -> bool:
+        return answer.error is ErrorCode.NONE
+
+    return is_promise
+
+
+def _unless_diverging(original: Original) -> Original:
+    def is_promise(handler: object, answer: FetchPartitionResponse) -> bool:
+        return answer.diverging is None
+
+    return is_promise
+
+
+def _starts_again(original: Original) -> Original:
+    def on_out_of_range(
+        fetchers: Fetchers, now_ms: int, replica: Replica, follower: object, answer: FetchPartitionResponse
+    ) -> None:
+        fetchers._truncations.truncate_fully(now_ms, replica, max(0, answer.log_start_offset))
+
+    return on_out_of_range
+
+
+def _whatever_the_epoch(original: Original) -> Original:
+    def is_current(fetchers: object, now_ms: int, replica: Replica, asked: FetchPartition) -> bool:
+        follower = replica.follower
+        has_same_end = replica.log.local.log_end_offset == asked.fetch_offset
+        return follower is not None and follower.is_ready(now_ms) and has_same_end
+
+    return is_current
+
+
 def _bug(name: str, story: str, target: str, make: Make, found_by: str) -> Bug:
     return Bug(
         name=name,
@@ -113,5 +146,40 @@ REPLICA_BUGS: tuple[Bug, ...] = (
         "fetcher:Fetchers.on_diverging",
         _takes_high_watermark_first,
         "divergence-truncation",
+    ),
+    _bug(
+        "leader-counts-diverging-fetch",
+        "A fetch whose log differs from the leader's counts as progress (KAFKA-13141).",
+        "fetch:FetchHandler.is_promise",
+        _unless_refused,
+        "",
+    ),
+    _bug(
+        "leader-counts-refused-fetch",
+        "A fetch that is refused counts as progress (KAFKA-8400).",
+        "fetch:FetchHandler.is_promise",
+        _unless_diverging,
+        "",
+    ),
+    _bug(
+        "leader-answers-latest-too-early",
+        "A new leader names a latest offset before it knows what its predecessor has committed (KIP-207).",
+        "list_offsets:ListOffsetsHandler.check_knows_committed_end",
+        _says(None),
+        "",
+    ),
+    _bug(
+        "follower-starts-again-out-of-range",
+        "A follower whose log ends after the leader's drops all of it (KAFKA-2143).",
+        "fetcher:Fetchers.on_out_of_range",
+        _starts_again,
+        "",
+    ),
+    _bug(
+        "follower-uses-late-answers",
+        "A follower uses the answer to a fetch of an earlier leader epoch (KAFKA-7786).",
+        "fetcher:Fetchers.is_current",
+        _whatever_the_epoch,
+        "",
     ),
 )

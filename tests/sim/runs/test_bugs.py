@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pkgutil import resolve_name
 
 import pytest
 
 from sim.bugs import BugError, Replacement, bugs, install, replaced
+from sim.bugs.tickets import TICKETS
 from sim.bundled import find_scenario
 from sim.run import run_scenario
 from sim.scenario.model import load_scenario
@@ -50,6 +52,13 @@ def test_each_bug_finds_its_targets_and_restores_them(name: str) -> None:
     with install(name):
         assert all(resolve_name(target) != before for target, before in zip(targets, sound, strict=True))
     assert [resolve_name(target) for target in targets] == sound
+
+
+def test_each_ticket_is_of_a_bug_of_the_catalogue() -> None:
+    known = bugs()
+    assert [name for name in TICKETS if name not in known] == []
+    assert all(known[name].ticket == ticket for name, ticket in TICKETS.items())
+    assert all(re.fullmatch(r"(KAFKA|KIP)-[0-9]+", ticket) for ticket in TICKETS.values())
 
 
 @pytest.mark.slow
