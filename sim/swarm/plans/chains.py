@@ -85,6 +85,42 @@ def _slow_then_end(ground: Ground, choices: Choices) -> list[Part]:
     return [slow, gap | _end(ground, choices, "S")]
 
 
+def _late_first_fetch(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a leader that is replaced while only clients reach it, and that is active again before it can fetch.
+
+    Its log has records that the new leader does not have, and its first fetch comes late, or in a later epoch.
+    """
+    partition = ground.partition(choices, lasting=True)
+    lasting_ms = choices.pick((2_500, 4_000, 5_400), "for")
+    longer = f"{lasting_ms + choices.pick((100, 600, 1_500), 'longer')}ms"
+    steps: list[Part] = [
+        {"isolate": f"leader({partition})", "except": "clients", "for": f"{lasting_ms}ms", "as": "L"}
+    ]
+    numbers = range(1, ground.brokers + 1)
+    return steps + [{"cut": f"L <-> broker {number}", "for": longer} for number in numbers]
+
+
+def _follower_then_leader(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a follower that is away for a moment, and the end of the leader about when it is back.
+
+    The new leader knows little of what is committed when that follower wants to be in sync again.
+    """
+    partition = ground.partition(choices, lasting=True)
+    down_ms = choices.pick((1, 50, 300, 800), "down")
+    gap: Part = {"at": f"+{down_ms + choices.scale(1, 400, 'gap')}ms"}
+    follower: Part = {"kill": f"follower({partition})", "down": f"{down_ms}ms"}
+    return [follower, gap | _end(ground, choices, f"leader({partition})")]
+
+
+def _stop_then_end(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns an orderly stop of a broker, and its end without one soon after it is back."""
+    partition = ground.partition(choices, lasting=True)
+    down_ms = choices.pick((1, 300, 800), "down")
+    gap: Part = {"at": f"+{down_ms + choices.scale(200, 3_000, 'gap')}ms"}
+    stop: Part = {"stop": f"leader({partition})", "down": f"{down_ms}ms", "as": "S"}
+    return [stop, gap | _end(ground, choices, "S")]
+
+
 CHAINS = (
     Fault(name="after-ack", family="chain", percent=40, most=2, draw=_after_ack, is_possible=has_lasting),
     Fault(
@@ -112,5 +148,24 @@ CHAINS = (
     ),
     Fault(
         name="slow-then-end", family="chain", percent=30, most=2, draw=_slow_then_end, is_possible=has_lasting
+    ),
+    Fault(
+        name="late-first-fetch",
+        family="chain",
+        percent=40,
+        most=2,
+        draw=_late_first_fetch,
+        is_possible=has_followers,
+    ),
+    Fault(
+        name="follower-then-leader",
+        family="chain",
+        percent=40,
+        most=2,
+        draw=_follower_then_leader,
+        is_possible=has_followers,
+    ),
+    Fault(
+        name="stop-then-end", family="chain", percent=30, most=2, draw=_stop_then_end, is_possible=has_lasting
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from sim.swarm.choices import Choices, Part
@@ -46,9 +46,16 @@ def steps_of(plan: list[Strike]) -> list[Part]:
         names = {str(step["as"]): f"{step['as']}{number}" for step in strike.steps if "as" in step}
         for index, step in enumerate(strike.steps):
             at: Part = {"at": f"{strike.at_ms}ms"} if index == 0 and "when" not in step else {}
-            named = {key: names.get(str(value), value) for key, value in step.items()}
+            named = {key: _renamed(value, names) for key, value in step.items()}
             steps.append(at | {"within": _WITHIN} | named)
     return steps
+
+
+def _renamed(value: object, names: Mapping[str, str]) -> object:
+    """Returns the value with other names of targets in it; a link, as `L <-> broker 1`, has its target as a word."""
+    if not isinstance(value, str):
+        return value
+    return " ".join(names.get(word, word) for word in value.split(" "))
 
 
 def _all(ground: Ground, shape: Shape, choices: Choices, end_ms: int) -> Iterator[Strike]:
