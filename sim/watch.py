@@ -8,6 +8,7 @@ from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Observe, Send
 from cluster.core.messages import CONTROLLER_ID, FetchResponse, ResponseBody
 from sim.checkers.calls import Calls
+from sim.checkers.ghost import NO_END
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
@@ -52,7 +53,8 @@ class Watch:
         excuses = self._jury.ghost.excuses
         assert self._reported_excuses <= len(excuses), (self._reported_excuses, len(excuses))
         for excuse in excuses[self._reported_excuses :]:
-            offsets = f"offsets {excuse.start} to {excuse.end} (excl.)"
+            until = "the end" if excuse.end == NO_END else f"{excuse.end} (excl.)"
+            offsets = f"offsets {excuse.start} to {until}"
             self._chronicle.tell(f"EXCUSED {excuse.partition}: {offsets} may be lost: {excuse.reason}")
         self._reported_excuses = len(excuses)
 
@@ -87,7 +89,9 @@ class Watch:
         self._lookout.look()
 
     def on_failure(self, shell: Shell, error: Exception) -> None:
-        if isinstance(error, StorageError) and _is_without_disk(shell):
+        """Receives what a core raised: a violation, unless its disk is why it cannot start."""
+        is_damaged = isinstance(shell, Node) and shell.is_damaged
+        if isinstance(error, StorageError) and (is_damaged or _is_without_disk(shell)):
             self._chronicle.note(shell.name, f"cannot start: {error}")
         else:
             self._jury.report("no-failure", f"{shell.name} failed: {type(error).__name__}: {error}")
@@ -102,10 +106,13 @@ class Watch:
         if shell.node_id == CONTROLLER_ID:
             self._metadata.on_controller_died()
         if shell.node_id != CONTROLLER_ID and not in_order:
-            self._witness.on_died(shell.node_id, lost_power=lost_power)
+            damage = shell.damage if isinstance(shell, Node) else ""
+            self._witness.on_died(shell.node_id, lost_power=lost_power, damage=damage)
             self._report_excuses()
 
 
 def _is_without_disk(shell: Shell) -> bool:
     """Whether every log directory has failed: such a broker has nothing left to serve, and ends."""
-    return isinstance(shell, Node) and all(map(shell.disk.breaks, shell.directories))
+    if not isinstance(shell, Node):
+        return False
+    return all(shell.disk.breaks(each) or shell.disk.refused(each) for each in shell.directories)

@@ -21,6 +21,7 @@ from pydantic import BaseModel, PlainValidator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from sim.scenario.base import Named, Step
 from sim.scenario.model import (
     SETTINGS,
     ClockModel,
@@ -32,7 +33,7 @@ from sim.scenario.model import (
     Scenario,
     TopicModel,
 )
-from sim.scenario.steps import VERBS, Named, Step
+from sim.scenario.steps import VERBS
 from sim.scenario.values import (
     parse_conditions,
     parse_duration,

@@ -63,8 +63,10 @@ class Jury:
                 self._judges.setdefault(kind, []).append((checker.name, judge))
 
     def see(self, sighting: Sighting) -> None:
-        """Let the checkers judge a sighting, then let the ghost apply it."""
+        """Let the checkers judge a sighting, then let the ghost apply it, unless it has given up the partition."""
         partition = self.ghost.partition(sighting.partition)
+        if self.ghost.give_up(partition, sighting):
+            return
         for name, judge in self._judges.get(type(sighting), ()):
             what = judge(partition, sighting)
             if what is not None:

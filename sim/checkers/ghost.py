@@ -32,6 +32,12 @@ from sim.checkers.sightings import (
     Truncated,
 )
 
+UNSYNCED = "every in-sync replica lost it with its un-synced writes"
+
+
+# The end of an excuse for all records from its start on.
+NO_END = 1 << 63
+
 
 class Excuse(NamedTuple):
     """Permission to lose the records in [start, end), which were committed, and the reason."""
@@ -46,7 +52,7 @@ class Excuse(NamedTuple):
 class Image:
     """One replica's log, as the checkers believe it to be."""
 
-    __slots__ = ("chain", "has_role", "leads", "log_start", "lost", "lost_from")
+    __slots__ = ("chain", "damage", "has_role", "leads", "log_start", "lost", "lost_from")
 
     def __init__(self) -> None:
         self.chain = Chain()
@@ -60,6 +66,12 @@ class Image:
         self.lost: dict[Mark, None] = {}
         # The offset from which its disk lost records; None once it has caught up.
         self.lost_from: int | None = None
+        # Why its disk lost what was synced too; empty if it did not, or has caught up since.
+        self.damage = ""
+
+    def caught_up(self) -> None:
+        """Note that the replica holds again what its disk lost."""
+        self.lost_from, self.damage = None, ""
 
     def agreed_end(self, truth: Chain) -> int:
         """Returns the offset (exclusive) up to which the replica holds what was committed."""
@@ -90,6 +102,7 @@ class PartitionGhost:
         "retention_ms",
         "truth",
         "unclean_epochs",
+        "unjudged",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -120,6 +133,8 @@ class PartitionGhost:
         self.lost: dict[Mark, int] = {}
         # The end (exclusive) of the records acknowledged to acks=all.
         self.acked_end = 0
+        # Why the partition is judged no further; empty as long as it is.
+        self.unjudged = ""
 
     def image(self, broker: int) -> Image:
         """Returns the log of a broker's replica, which is empty at first."""
@@ -127,6 +142,11 @@ class PartitionGhost:
         if image is None:
             image = self.images[broker] = Image()
         return image
+
+    @property
+    def keeps_synced(self) -> bool:
+        """Whether a follower's fetch reports only what its disk keeps: a flush is promised, and no disk lied."""
+        return self.flush_promised and not any(image.damage for image in self.images.values())
 
     def is_deposed(self, epoch: int) -> bool:
         """Whether an unclean election came after that epoch: records that its leader still commits may be lost."""
@@ -186,6 +206,23 @@ class Ghost:
         self._present[name] = f"{name}~{life + 1}"
         assert self.partition(name) is not old, name
 
+    def give_up(self, partition: PartitionGhost, sighting: Sighting) -> bool:
+        """Stop judging a partition of which a replica goes on with a damaged log. Returns whether it is judged no more.
+
+        A disk that loses what was synced may leave a hole below the recovery point, which no start looks at. So no
+        broker can know of it, and whatever the replica says or hands on from then on proves nothing.
+        """
+        if isinstance(sighting, Loaded) and sighting.unsound and not partition.unjudged:
+            image = partition.image(sighting.broker)
+            if image.damage and image.lost_from is not None:
+                partition.unjudged = f"broker {sighting.broker} has a hole in its log: {image.damage}"
+                self.excuses.append(Excuse(partition.name, image.lost_from, NO_END, partition.unjudged))
+        if partition.unjudged and isinstance(sighting, Elected | IsrChanged):
+            partition.isr = sighting.isr
+            if isinstance(sighting, Elected):
+                partition.leader, partition.epoch = sighting.leader, sighting.epoch
+        return bool(partition.unjudged)
+
     def apply(self, partition: PartitionGhost, sighting: Sighting) -> None:
         """Update the partition, which is that of the sighting."""
         update = self._updates.get(type(sighting))
@@ -229,7 +266,7 @@ class Ghost:
             for mark in sighting.marks:
                 image.lost.pop(mark, None)
         if image.lost_from is not None and image.chain.end >= partition.truth.end:
-            image.lost_from = None
+            image.caught_up()
 
     def _on_truncated(self, partition: PartitionGhost, sighting: Truncated) -> None:
         partition.image(sighting.broker).chain.truncate_to(sighting.to_offset)
@@ -284,6 +321,7 @@ class Ghost:
             dropped = before.truncate_to(held)
             assert dropped or before.start >= held, (partition.name, sighting.broker, held)
             image.lost.update(dict.fromkeys(dropped))
+            image.damage = sighting.damage or image.damage
             self._reconsider(partition)
 
     def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> None:
@@ -295,7 +333,7 @@ class Ghost:
         for mark in image.chain.begin_at(sighting.start):
             image.lost.pop(mark, None)
         if image.lost_from is not None and image.chain.end >= partition.truth.end:
-            image.lost_from = None
+            image.caught_up()
         partition.log_start = max(partition.log_start, sighting.start)
         if image.leads:
             partition.leader_log_start = max(partition.leader_log_start, sighting.start)
@@ -303,26 +341,27 @@ class Ghost:
     def _reconsider(self, partition: PartitionGhost) -> None:
         """Excuse the records that no electable replica holds, if the disks of all of them lost them."""
         self._note_lost(partition)
-        best = -1
+        best, damage = -1, ""
         for broker in partition.isr:
             image = partition.image(broker)
             held = image.agreed_end(partition.truth)
             if held >= partition.truth.end or image.lost_from is None or held < image.lost_from:
                 return
-            best = max(best, held)
+            best, damage = max(best, held), damage or image.damage
         if best < 0:
             return
-        # A flush came before each acknowledgement: nothing acknowledged may be lost.
-        if partition.flush_promised:
+        # A flush came before each acknowledgement: nothing acknowledged may be lost, unless a disk lied or was lost.
+        if partition.flush_promised and not damage:
             best = max(best, partition.acked_end)
-        self._excuse(partition, best, "every in-sync replica lost it with its un-synced writes")
+        reason = f"every in-sync replica lost it: {damage}" if damage else UNSYNCED
+        self._excuse(partition, best, reason)
 
     def _note_lost(self, partition: PartitionGhost) -> None:
         """Remember the batches that the disks of all in-sync replicas lost.
 
         This is skipped where a flush is promised: a follower's fetch then reports only records that its disk keeps.
         """
-        if partition.isr and not partition.flush_promised:
+        if partition.isr and not partition.keeps_synced:
             first, *others = [partition.image(broker).lost for broker in partition.isr]
             for mark in first:
                 if all(mark in lost for lost in others):

@@ -44,11 +44,11 @@ class InSyncHoldsCommitted(Checker):
             return True
         if mark.next_offset <= image.chain.start:
             return True
-        return mark in image.lost and not partition.flush_promised
+        return mark in image.lost and not partition.keeps_synced
 
     def _may_lack(self, partition: PartitionGhost, image: Image, mark: Mark) -> bool:
         """Whether a joining member may lack a batch: only if its disk lost it, and it has no role since (KIP-903)."""
-        return mark in image.lost and not image.has_role and not partition.flush_promised
+        return mark in image.lost and not image.has_role and not partition.keeps_synced
 
     def _on_isr_changed(self, partition: PartitionGhost, sighting: IsrChanged) -> str | None:
         truth = partition.truth

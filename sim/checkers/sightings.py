@@ -237,6 +237,8 @@ class Died(NamedTuple):
     marks: tuple[Mark, ...]
     # The base offset of the first segment.
     start: int = 0
+    # Why the disk lost more than what was not synced; empty if it did not.
+    damage: str = ""
 
 
 class Loaded(NamedTuple):

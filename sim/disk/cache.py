@@ -75,20 +75,20 @@ class PageCache:
         if self.observer is not None:
             self.observer(verb, path)
         self.operations += 1
+        # Writes name their position and their size.
+        size_bytes = detail[1] if verb in WRITES else 0
+        assert isinstance(size_bytes, int), (verb, detail)
         if verb in _SYNCS:
             self.meter.sync()
         else:
-            # Writes name their position and their size.
-            size_bytes = detail[1] if verb in WRITES else 0
-            assert isinstance(size_bytes, int), (verb, detail)
             self.meter.call(size_bytes)
         if self.call_log is not None:
             self.call_log.append(" ".join((verb, path, *map(str, detail))))
-        return self.strike(verb, path)
+        return self.strike(verb, path, size_bytes)
 
-    def strike(self, verb: str, path: str) -> Interruption | None:
+    def strike(self, verb: str, path: str, size_bytes: int = 0) -> Interruption | None:
         """Returns the fault that strikes this call; None if the call may proceed."""
-        trigger = self.faults.struck(verb, path) if self.faults.is_armed else None
+        trigger = self.faults.struck(verb, path, size_bytes) if self.faults.is_armed else None
         if trigger is None:
             return None
         return Interruption(
@@ -113,6 +113,9 @@ class PageCache:
         return node
 
     def sync_file(self, node: FileNode) -> None:
+        """Make the file's changes durable; where syncs lie, they are lost instead, and nobody is told."""
+        if self.faults.syncs_lie:
+            node.lose_pending()
         node.sync()
         if not node.changes:
             self.dirty_files.pop(node.number, None)
@@ -209,6 +212,15 @@ class PageCache:
         self.dirty_files.clear()
         self.dirty_directories.clear()
         assert not self._lives, "a power loss ends every life first"
+
+    def replace_tree(self, twin: PageCache | None) -> None:
+        """Hold the tree of `twin` from now on, which is not used again, or none; no process may run."""
+        assert not self._lives, "a machine whose disk is replaced has no power"
+        assert not self._locked, len(self._locked)
+        self.root = DirectoryNode(self.next_number(), self.now_ms()) if twin is None else twin.root
+        self.dirty_files = {} if twin is None else twin.dirty_files
+        self.dirty_directories = {} if twin is None else twin.dirty_directories
+        self.names_version += 1
 
     def duplicate(self, draws: Draws) -> PageCache:
         """Returns an independent cache in the same state, without lives, locks, maps and armed faults."""

@@ -14,7 +14,7 @@ from typing import final
 
 from sim.disk.cache import PageCache
 from sim.disk.costs import Meter
-from sim.disk.faults import MUTATING, READ_OR_MUTATE, WRITES, Applied, Trigger
+from sim.disk.faults import MUTATING, READ_OR_MUTATE, WRITES, Applied, Refusal, Trigger
 from sim.disk.file import Fate, FileNode
 from sim.disk.handles import SimFileSystem
 from sim.disk.life import Life
@@ -121,6 +121,57 @@ class SimDisk:
         )
         self._cache.faults.arm(trigger)
 
+    def fail_next_sync(self, path_part: str, hook: Callable[[], None]) -> None:
+        """Let the next sync of a file whose path ends in `path_part` raise EIO, after a call of `hook`.
+
+        What the file has pending is in the page cache only, from then on: later syncs succeed and do not write it.
+        """
+        trigger = Trigger(
+            countdown=1, verbs=frozenset({"sync"}), path_suffix=path_part, applied=Applied.NOTHING,
+            error_number=errno.EIO, hook=hook,
+        )  # fmt: skip
+        self._cache.faults.arm(trigger)
+
+    def refuse(
+        self, error_number: int, verbs: Collection[str], *, path: str = "", free_bytes: int = 0
+    ) -> None:
+        """Let calls of `verbs` at or below `path` (empty: anywhere) raise OSError until `mend` or `end_refusal`.
+
+        With `free_bytes` writes succeed until they have taken that much. It replaces an earlier refusal.
+        """
+        assert READ_OR_MUTATE.issuperset(verbs), verbs
+        self._cache.faults.refusal = Refusal(
+            verbs=frozenset(verbs), path=path, error_number=error_number, free_bytes=free_bytes
+        )
+
+    def end_refusal(self) -> None:
+        self._cache.faults.refusal = None
+
+    def let_syncs_lie(self, lie: bool) -> None:
+        """Let syncs of files report success and write nothing, as long as `lie` was passed last."""
+        self._cache.faults.syncs_lie = lie
+
+    def refused(self, path: str) -> bool:
+        """Whether a call at or below `path` met an error since `begin_life`."""
+        return any(each.startswith(f"{path}/") or each == path for each in self._cache.faults.refused)
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether any call met an error since `begin_life`."""
+        return bool(self._cache.faults.refused)
+
+    def begin_life(self) -> None:
+        """Forget the errors that earlier processes met."""
+        self._cache.faults.refused.clear()
+
+    def wipe(self) -> None:
+        """Leave an empty disk; no process may run."""
+        self._cache.replace_tree(None)
+
+    def restore(self, image: SimDisk) -> None:
+        """Hold what `image` holds, which stays as it is; no process may run."""
+        self._cache.replace_tree(image._cache.duplicate(self._draws))
+
     def break_directory(self, path: str) -> None:
         """Let every read and change at or below `path` raise EIO, in this life and later ones, until `mend`."""
         self._cache.faults.break_directory(path)
@@ -146,8 +197,13 @@ class SimDisk:
             change.fate is Fate.LOST for node in self._cache.dirty_files.values() for change in node.changes
         )
 
+    @property
+    def deceives(self) -> bool:
+        """Whether a sync has said success of changes that a power loss takes for certain."""
+        return any(node.is_deceiving for node in self._cache.dirty_files.values())
+
     def mend(self) -> None:
-        """Make broken directories usable again, with their content; what a failed sync left pending is not durable."""
+        """End broken directories and refusals; what a failed sync left pending is not durable."""
         self._cache.faults.mend()
 
     def disarm(self) -> None:

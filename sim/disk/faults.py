@@ -54,6 +54,7 @@ class Trigger:
     applied_bytes: int | None = None
     # The error to raise; None: the process dies.
     error_number: int | None = None
+    # Called when it strikes: before the error is raised, or when the process has died.
     hook: Callable[[], None] | None = None
 
     def strikes(self, verb: str, path: str) -> bool:
@@ -66,6 +67,33 @@ class Trigger:
         return self.countdown == 0
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class Refusal:
+    """An error that calls of these verbs at or below `path` (empty: anywhere) meet as long as it lasts.
+
+    With `free_bytes` writes succeed until they have taken that much; the one that does not fit is stored in part.
+    """
+
+    verbs: frozenset[str]
+    path: str
+    error_number: int
+    free_bytes: int = 0
+
+    def strikes(self, verb: str, path: str, size_bytes: int) -> Trigger | None:
+        """Returns the fault that strikes this call, or None if the call may proceed."""
+        if verb not in self.verbs or not (self.path == "" or path.startswith(f"{self.path}/")):
+            return None
+        assert self.free_bytes >= 0, (path, self.free_bytes)
+        fits = min(size_bytes, self.free_bytes)
+        self.free_bytes -= fits
+        if fits == size_bytes and (size_bytes or self.free_bytes):
+            return None
+        return Trigger(
+            countdown=0, verbs=self.verbs, path_suffix="", applied=Applied.NOTHING,
+            applied_bytes=fits if verb in WRITES else None, error_number=self.error_number,
+        )  # fmt: skip
+
+
 _EIO_ALWAYS: Final = Trigger(
     countdown=0, verbs=frozenset(), path_suffix="", applied=Applied.NOTHING, error_number=errno.EIO
 )
@@ -75,16 +103,21 @@ _EIO_ALWAYS: Final = Trigger(
 class ArmedFaults:
     """The triggers that wait on one disk, and its directories that raise EIO."""
 
-    __slots__ = ("_broken", "_triggers")
+    __slots__ = ("_broken", "_triggers", "refusal", "refused", "syncs_lie")
 
     def __init__(self) -> None:
         self._triggers: list[Trigger] = []
         self._broken: list[str] = []
+        self.refusal: Refusal | None = None
+        # Whether syncs of files report success and write nothing.
+        self.syncs_lie = False
+        # The paths of calls that met an error, since `refused` was cleared last.
+        self.refused: list[str] = []
 
     @property
     def is_armed(self) -> bool:
         """Whether any call could be struck."""
-        return bool(self._triggers or self._broken)
+        return bool(self._triggers or self._broken or self.refusal or self.syncs_lie)
 
     @property
     def is_broken(self) -> bool:
@@ -107,11 +140,21 @@ class ArmedFaults:
 
     def mend(self) -> None:
         self._broken.clear()
+        self.refusal, self.syncs_lie = None, False
 
-    def struck(self, verb: str, path: str) -> Trigger | None:
+    def struck(self, verb: str, path: str, size_bytes: int = 0) -> Trigger | None:
+        """Returns the trigger that strikes this call, and notes the path if the call meets an error."""
+        trigger = self._struck(verb, path, size_bytes)
+        if trigger is not None and trigger.error_number is not None:
+            self.refused.append(path)
+        return trigger
+
+    def _struck(self, verb: str, path: str, size_bytes: int) -> Trigger | None:
         """Returns the trigger that strikes this call, and removes it; every matching trigger counts the call."""
         if self.breaks(path):
             return _EIO_ALWAYS
+        if self.refusal is not None and (refused := self.refusal.strikes(verb, path, size_bytes)):
+            return refused
         struck = [trigger for trigger in self._triggers if trigger.strikes(verb, path)]
         if not struck:
             return None
@@ -144,6 +187,8 @@ class Interruption:
     def end(self) -> NoReturn:
         """Raise the trigger's OSError, or end the process and raise Dead."""
         if self.trigger.error_number is not None:
+            if self.trigger.hook is not None:
+                self.trigger.hook()
             raise OSError(self.trigger.error_number, os.strerror(self.trigger.error_number), self.path)
         # All handles die before the exception is raised, so that no `finally` changes a dead node's disk.
         self.crash()

@@ -62,6 +62,7 @@ class FileNode:
         "changes",
         "data_end",
         "durable_modified_ms",
+        "is_deceiving",
         "length",
         "live_maps",
         "memory",
@@ -76,6 +77,8 @@ class FileNode:
         self.memory: Memory = bytearray(256)
         self.length = self.data_end = 0
         self.changes: list[FileChange] = []
+        # Whether a sync has said success while a change was lost.
+        self.is_deceiving = False
         self.live_maps = 0
         # Memory that the file has outgrown but that live maps still show.
         self.superseded: list[Memory] = []
@@ -124,6 +127,7 @@ class FileNode:
     def sync(self) -> None:
         """Make pending changes durable; changes lost by a failed sync stay lost."""
         assert self.data_end <= self.length, (self.number, self.data_end, self.length)
+        self.is_deceiving = any(change.fate is Fate.LOST for change in self.changes)
         assert self.data_end <= len(self.memory), (self.number, self.data_end, len(self.memory))
         if any(change.fate is Fate.LOST for change in self.changes):
             for change in self.changes:
@@ -155,6 +159,7 @@ class FileNode:
             assert self.data_end <= max(change.old_data_end, change.old_length), change
             undone.append((change, written))
         self.changes.clear()
+        self.is_deceiving = False
         undone.reverse()
         return undone
 
@@ -204,7 +209,7 @@ class FileNode:
         twin = FileNode(self.number, self.modified_ms)
         twin.durable_modified_ms = self.durable_modified_ms
         twin.put(0, bytes(memoryview(self.memory)[: self.data_end]))
-        twin.length = self.length
+        twin.length, twin.is_deceiving = self.length, self.is_deceiving
         assert twin.data_end == self.data_end, (twin.data_end, self.data_end)
         assert twin.data_end <= twin.length, (twin.data_end, twin.length)
         twin.changes = [

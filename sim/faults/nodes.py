@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar, final
+from typing import Final, TypeVar, final
 
 from sim.disk import PowerLoss
 from sim.faults.targets import Process, Site, Targets
 from sim.hosts.node import Node
-from sim.scenario.steps import BreakDisk, Kill, Named, PartialWrite, Pause, Pick, Power, Restart, Stop
+from sim.scenario.base import Named
+from sim.scenario.steps import BreakDisk, Kill, PartialWrite, Pause, Pick, Power, Restart, Stop
 from sim.scenario.values import Target
+
+# Why a broker comes back with nothing.
+WIPED: Final = "a disk was replaced by an empty one"
 
 Struck = TypeVar("Struck", Node, Process)
 
@@ -23,7 +27,12 @@ class NodeFaults:
         # Grows when everything is healed: a restart that was planned before must not happen then.
         self._generation = 0
 
-    def _each(self, step: Named, target: Target, verb: str, strike: Callable[[Node], None]) -> bool:
+    @property
+    def is_striking(self) -> bool:
+        """Whether faults still strike: everything is healed once, at the end."""
+        return self._generation == 0
+
+    def each(self, step: Named, target: Target, verb: str, strike: Callable[[Node], None]) -> bool:
         """Strike every node that `target` means now and that is up. Returns False while it means no node."""
         return self._strike(step, target, verb, self._targets.nodes(target, step), strike)
 
@@ -58,7 +67,8 @@ class NodeFaults:
                 self._site.misses.missed(f"{step.verb} {label}: it was down already")
         return True
 
-    def _start_after(self, node: Process, down_us: int | None) -> None:
+    def start_after(self, node: Process, down_us: int | None) -> None:
+        """Start the node that is down in `down_us`, unless it runs by then; None: not before everything is healed."""
         if down_us is not None:
             token = (node, node.starts, self._generation)
             self._site.world.after(node.actor, down_us, self._start_again, token)
@@ -74,7 +84,7 @@ class NodeFaults:
 
         def strike(node: Process) -> None:
             node.crash()
-            self._start_after(node, step.down)
+            self.start_after(node, step.down)
 
         if step.point is None:
             return self._each_process(step, step.kill, "kill", strike)
@@ -85,7 +95,7 @@ class NodeFaults:
             number = self._site.misses.wait(what)
             node.arm_crash_point(side, kind, lambda: self._struck(number, node, what, strike))
 
-        return self._each(step, step.kill, f"will kill, {step.point},", arm)
+        return self.each(step, step.kill, f"will kill, {step.point},", arm)
 
     def _struck(self, number: int, node: Node, what: str, strike: Callable[[Node], None]) -> None:
         self._site.misses.struck(number)
@@ -97,9 +107,9 @@ class NodeFaults:
 
         def strike(node: Node) -> None:
             node.lose_power(step.keep)
-            self._start_after(node, step.down)
+            self.start_after(node, step.down)
 
-        return self._each(step, step.power, f"power loss (keep {step.keep}) at", strike)
+        return self.each(step, step.power, f"power loss (keep {step.keep}) at", strike)
 
     def pause(self, step: Pause) -> bool:
         """Pause the process for a while; it does not resume if it was killed meanwhile."""
@@ -118,7 +128,7 @@ class NodeFaults:
 
     def stop(self, step: Stop) -> bool:
         def strike(node: Process) -> None:
-            node.stop(then=lambda: self._start_after(node, step.down))
+            node.stop(then=lambda: self.start_after(node, step.down))
 
         return self._each_process(step, step.stop, "stop, in order,", strike)
 
@@ -148,7 +158,7 @@ class NodeFaults:
                 node.crash()
             else:
                 node.lose_power(keep)
-            self._start_after(node, step.down)
+            self.start_after(node, step.down)
 
         def arm(node: Node) -> None:
             what = f"{node.name} writes {step.byte} bytes of its next batch of {name} and dies"
@@ -161,13 +171,13 @@ class NodeFaults:
                 self._site.tell(f"{node.name} has no log of {name} to write to")
                 self._site.misses.missed(f"partial_write {node.name}: it has no log of {name}")
 
-        return self._each(step, step.partial_write, "a partial write waits for", arm)
+        return self.each(step, step.partial_write, "a partial write waits for", arm)
 
     def break_disk(self, step: BreakDisk) -> bool:
         def strike(node: Node) -> None:
             node.disk.break_directory(node.directories[step.directory - 1])
 
-        return self._each(step, step.break_disk, f"log directory {step.directory} breaks at", strike)
+        return self.each(step, step.break_disk, f"log directory {step.directory} breaks at", strike)
 
     def heal_all(self) -> None:
         """End all faults: disarm armed ones, mend disks, end pauses, and start every node that is down."""
@@ -175,14 +185,31 @@ class NodeFaults:
         for node in (self._site.controller, *self._site.brokers.values()):
             assert (node.life_number % 2 == 1) == node.is_up, (node.name, node.life_number)
             node.disarm()
-            if node.disk.is_broken:
+            if node.disk.is_broken or node.disk.has_refused or node.disk.has_lost_writes:
                 self._mend_disk(node)
             assert not node.disk.has_faults, node.name
             self._bring_back(node)
+            if not node.is_up and node.is_damaged:
+                self._site.tell(
+                    f"{node.name} cannot start from its damaged disk, which is replaced by an empty one"
+                )
+                node.change_disk(node.disk.wipe, WIPED)
+                self._bring_back(node)
         for client in self._site.clients:
             # One whose topics are not there yet has not begun.
             if client.starts:
                 self._bring_back(client)
+
+    def begin_again(self, node: Node, *, keeps_cache: bool = False) -> None:
+        """Start a node again of which calls on the disk failed, after an orderly stop if it runs still.
+
+        If a sync had failed, its machine restarts too, unless its page cache is to be kept.
+        """
+        if not keeps_cache:
+            self._mend_disk(node)
+        elif node.is_up and not node.is_stopping:
+            node.stop()
+        self._bring_back(node)
 
     def _mend_disk(self, node: Node) -> None:
         """Mend the directories that broke. They are used again only after the next start."""
@@ -208,4 +235,4 @@ class NodeFaults:
             node.resume()
 
     def _start_once_stopped(self, node: Process) -> None:
-        node.stop(then=lambda: self._start_after(node, 0))
+        node.stop(then=lambda: self.start_after(node, 0))

@@ -11,11 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, final
 
 from sim.faults.conditions import Lookout
+from sim.faults.disks import DiskFaults
 from sim.faults.links import LinkFaults
 from sim.faults.machines import MachineFaults
 from sim.faults.nodes import NodeFaults
 from sim.faults.targets import Site, Targets
 from sim.faults.topics import TopicFaults
+from sim.scenario.base import Step
+from sim.scenario.disk_steps import FailDisk, FailSync, LieSyncs, RestoreDisk, SaveDisk, WipeDisk
 from sim.scenario.steps import (
     AlterTopic,
     BreakDisk,
@@ -34,7 +37,6 @@ from sim.scenario.steps import (
     Restart,
     Slow,
     SlowDisk,
-    Step,
     StepClock,
     Stop,
 )
@@ -65,6 +67,7 @@ class Faults:
         self._nodes = NodeFaults(site, targets)
         self._topics = TopicFaults(site, targets)
         self._machines = MachineFaults(site, targets, self._actor)
+        self._disks = DiskFaults(site, targets, self._actor, self._nodes)
         self._next = 0
         self._last_us = 0
         # Whether the next step is due and looks for its target.
@@ -94,6 +97,12 @@ class Faults:
             DeleteTopic: self._topics.delete,
             AlterTopic: self._topics.alter,
             LagMetadata: self._topics.lag_metadata,
+            FailDisk: self._disks.fail_disk,
+            FailSync: self._disks.fail_sync,
+            LieSyncs: self._disks.lie_syncs,
+            WipeDisk: self._disks.wipe_disk,
+            SaveDisk: self._disks.save_disk,
+            RestoreDisk: self._disks.restore_disk,
         }
 
     @property
@@ -190,4 +199,5 @@ class Faults:
         self._links.heal_all()
         self._topics.heal_all()
         self._machines.heal_all()
+        self._disks.heal_all()
         self._nodes.heal_all()

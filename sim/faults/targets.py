@@ -12,8 +12,8 @@ from sim.hosts.clients import TopicAdminShell
 from sim.hosts.lives import ClientShell
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
+from sim.scenario.base import Named, Step
 from sim.scenario.model import TopicModel
-from sim.scenario.steps import Named, Step
 from sim.scenario.values import LinkPair, Target
 from sim.world.network import Link, Network
 from sim.world.time import World

@@ -54,6 +54,9 @@ class NodeWatcher(Watcher, Protocol):
         """Receives the end of a life, after the disk has lost what a power loss takes."""
 
 
+# Why a power loss took what was synced.
+DECEIVED = "a disk lost what a sync had said to be durable"
+
 MakeCore = Callable[[FileSystem, Draws], NodeCore]
 # A part of a job, with the life that it belongs to and the time that the job takes after it.
 JobPart = tuple[Callable[[tuple[int, int]], None], tuple[int, int]]
@@ -89,6 +92,10 @@ class Node(Shell):
         self._make_core, self.disk, self.directories = make_core, disk, directories
         self.life = Life(name)
         self.starts = 0
+        # Why the disk lost more than what was not synced when the last life ended; empty if it did not.
+        self.damage = ""
+        # Whether that ever happened in a way that may keep the broker from starting.
+        self.is_damaged = False
         self.has_power = True
         self.is_stopping = False
         # Whether answers with metadata wait until `release_metadata`.
@@ -128,6 +135,8 @@ class Node(Shell):
         self._began_us = self.world.now_us
         self.clock.begin_life()
         self.disk.meter.take_us()
+        self.disk.begin_life()
+        self.damage = ""
         self.trace.fields(self.world.now_us, self.name, "start", (("life", self.starts),))
         self._busy_until_us = self.world.now_us + START_US
         self._wait_us = START_US
@@ -160,15 +169,33 @@ class Node(Shell):
     def lose_power(self, keep: PowerLoss) -> None:
         """Cut the machine's power; `keep` says which un-synced changes survive."""
         self.life.kill()
-        self.disk.lose_power(keep)
+        self._lose_cache(keep)
         self.has_power = False
         self._end(Ending.POWER)
+
+    def _lose_cache(self, keep: PowerLoss) -> None:
+        self.damage = DECEIVED if self.disk.deceives else ""
+        self.is_damaged = self.is_damaged or bool(self.damage)
+        self.disk.lose_power(keep)
+
+    def change_disk(self, change: Callable[[], None], damage: str) -> None:
+        """Cut the machine's power and call `change`, which changes what its disk holds; `damage` says why."""
+        self.life.kill()
+        self.disk.lose_power("none")
+        change()
+        self.damage = damage
+        if self.core is not None:
+            self.has_power = False
+            self._end(Ending.POWER)
+        else:
+            self._node_watcher.on_end(self, lost_power=True, in_order=False)
+        assert self.core is None, self.name
 
     def lose_page_cache(self) -> None:
         """Restart the machine while no process of the node runs: only what its disk keeps is left."""
         assert self.core is None, f"{self.name} is up"
         assert self.life_number % 2 == 0, (self.name, self.life_number)
-        self.disk.lose_power("all")
+        self._lose_cache("all")
         self._node_watcher.on_end(self, lost_power=True, in_order=False)
 
     def stop(self, then: Callable[[], None] | None = None) -> None:
@@ -201,6 +228,10 @@ class Node(Shell):
         file_system = self.disk.file_system(Life("eye", sees_through=True))
         held = [f"{each}/{partition}" for each in self.directories]
         return next((path for path in held if file_system.exists(path)), "")
+
+    def segment_path(self, partition: str) -> str:
+        """Returns the path of the partition's active segment, or an empty text if this machine has no log of it."""
+        return next(reversed(self._segments(partition)), "")
 
     def _segments(self, partition: str) -> list[str]:
         """Returns the paths of the partition's segments, in the order of their offsets."""

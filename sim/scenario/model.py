@@ -11,6 +11,8 @@ from pydantic import Field, ValidationError
 
 from cluster.core.config import BrokerConfig
 from cluster.core.controller.config import ControllerConfig
+from sim.scenario.base import Named, Step, Strict
+from sim.scenario.disk_steps import DiskStep, FailDisk, FailSync
 from sim.scenario.source import Location, Source, parse_yaml
 from sim.scenario.steps import (
     BROKER_JOBS,
@@ -26,7 +28,6 @@ from sim.scenario.steps import (
     Kill,
     LagMetadata,
     Lose,
-    Named,
     PartialWrite,
     Pause,
     Pick,
@@ -34,10 +35,8 @@ from sim.scenario.steps import (
     Restart,
     Slow,
     SlowDisk,
-    Step,
     StepClock,
     Stop,
-    Strict,
 )
 from sim.scenario.values import (
     Duration,
@@ -394,7 +393,7 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
     for condition in step.when:
         if what := _unknown_partition(scenario, condition.topic, condition.partition):
             yield ("steps", index, "when"), what
-    if isinstance(step, PartialWrite):
+    if isinstance(step, PartialWrite | FailSync) and step.log is not None:
         topic, partition = step.log.rsplit("/", 1)
         if what := _unknown_partition(scenario, topic, int(partition)):
             yield ("steps", index, "log"), what
@@ -404,7 +403,10 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
     elif isinstance(step, Kill) and step.point is not None and step.point not in step.points:
         points = ", ".join(step.points)
         yield ("steps", index, "point"), f"no point {step.point!r}: write one of {points}"
-    if isinstance(step, BreakDisk) and step.directory > scenario.cluster.directories:
+    if isinstance(step, DiskStep) and any(target.kind == "controller" for target in _targets(step)):
+        yield ("steps", index, step.verb), f"the controller is no broker: {step.verb} needs one"
+    directory = step.directory if isinstance(step, BreakDisk | FailDisk) else None
+    if directory is not None and directory > scenario.cluster.directories:
         yield ("steps", index, "directory"), f"the brokers have {scenario.cluster.directories}"
     if step.at is not None and not step.at.is_relative and step.at.us >= scenario.duration:
         yield (
@@ -477,8 +479,8 @@ def _targets(step: Step) -> list[Target]:
             found = [step.step_clock]
         case CreateTopic():
             found = [step.leader]
-        case LagMetadata():
-            found = [step.lag_metadata]
+        case LagMetadata() | DiskStep():
+            found = [step.target]
         case DeleteTopic() | AlterTopic():
             found = []
         case _:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
-from sim.scenario.values import (
-    ConditionsField,
-    Duration,
-    LinkField,
-    LinkPair,
-    Percent,
-    Shift,
-    Size,
-    Target,
-    TargetField,
-    When,
-    parse_duration,
+from sim.scenario.base import DOWN, FOR, FOR_DISK, Named, Step
+from sim.scenario.disk_steps import (
+    DISK_VERBS,
+    FailDisk,
+    FailSync,
+    LieSyncs,
+    RestoreDisk,
+    SaveDisk,
+    WipeDisk,
 )
+from sim.scenario.values import Duration, LinkField, Percent, Shift, Size, TargetField
 
 Keep = Literal["none", "prefix", "subset", "torn", "all"]
 
@@ -26,62 +24,7 @@ Keep = Literal["none", "prefix", "subset", "torn", "all"]
 BROKER_JOBS = ("checkpoint", "close", "compact", "delete", "flush", "search", "shutdown", "validate")
 CONTROLLER_JOBS = ("flush", "snapshot")
 
-_DOWN = "After how long it starts again; without it, with `restart`, or when everything is healed."
-_FOR = "How long this lasts; without it, until a `heal`, or until everything is healed."
-_FOR_DISK = "How long this lasts; without it, until everything is healed."
 _KEEP = "Which changes that were not synced survive."
-
-
-class Strict(BaseModel):
-    """The base of all parts of a scenario file: unknown keys are refused, and values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
-
-
-class Step(Strict):
-    """A step strikes `at` a time, or `when` its conditions have held in turn, or else right after the step before.
-
-    If the conditions have not held `within` that time, the step never strikes, and the run proves nothing. If the
-    target of a step that is due does not exist, the step looks for it again, also `within` that time: then it counts
-    as one that found nothing to strike. Steps with a time of their own do not wait for it.
-    """
-
-    verb: ClassVar[str]
-
-    at: When | None = Field(
-        default=None,
-        description="When it strikes: after the start of the run, or with `+` after the step before.",
-    )
-    when: ConditionsField = Field(
-        default=(), description="What it waits for: each condition has to hold after the one before."
-    )
-    within: Duration = Field(
-        default=parse_duration("30s"),
-        description="How long it waits for its conditions, and how long for a target that does not exist yet.",
-    )
-
-    @model_validator(mode="after")
-    def _check_one_trigger(self) -> Step:
-        if self.at is not None and self.when:
-            raise ValueError("a step may have `at` or `when`, not both")
-        return self
-
-    @property
-    def target_text(self) -> str:
-        """What the step strikes, as the scenario file has it: a target, a link or a topic."""
-        target: Target | LinkPair | str = getattr(self, self.verb)
-        return target if isinstance(target, str) else target.text
-
-
-class Named(Step):
-    """A step whose target later steps may name."""
-
-    name: str | None = Field(
-        default=None,
-        alias="as",
-        pattern=r"^[A-Z][A-Za-z0-9_]*$",
-        description="A name for the nodes that this step meant, for later steps; it begins with a capital letter.",
-    )
 
 
 class Kill(Named):
@@ -92,7 +35,7 @@ class Kill(Named):
 
     verb = "kill"
     kill: TargetField = Field(description="The nodes whose process is killed.")
-    down: Duration | None = Field(default=None, description=_DOWN)
+    down: Duration | None = Field(default=None, description=DOWN)
     point: str | None = Field(
         default=None,
         description="Kills it then: `before` or `after`, and a job of the node: one of "
@@ -112,7 +55,7 @@ class Power(Named):
     verb = "power"
     power: TargetField = Field(description="The nodes whose machine loses power.")
     keep: Keep = Field(default="subset", description=_KEEP)
-    down: Duration | None = Field(default=None, description=_DOWN)
+    down: Duration | None = Field(default=None, description=DOWN)
 
 
 class Pause(Named):
@@ -128,7 +71,7 @@ class Stop(Named):
 
     verb = "stop"
     stop: TargetField = Field(description="The nodes that are stopped.")
-    down: Duration | None = Field(default=None, description=_DOWN)
+    down: Duration | None = Field(default=None, description=DOWN)
 
 
 class Pick(Named):
@@ -150,7 +93,7 @@ class Cut(Step):
 
     verb = "cut"
     cut: LinkField = Field(description="The links that are cut.")
-    lasting: Duration | None = Field(default=None, alias="for", description=_FOR)
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR)
 
 
 class Heal(Step):
@@ -170,7 +113,7 @@ class Isolate(Named):
     sparing: TargetField | None = Field(
         default=None, alias="except", description="The nodes to which the links stay."
     )
-    lasting: Duration | None = Field(default=None, alias="for", description=_FOR)
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR)
 
 
 class Slow(Step):
@@ -179,7 +122,7 @@ class Slow(Step):
     verb = "slow"
     slow: LinkField = Field(description="The links that are slow.")
     by: Duration = Field(description="The delay that is added to each message.")
-    lasting: Duration | None = Field(default=None, alias="for", description=_FOR)
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR)
 
 
 class Lose(Step):
@@ -188,7 +131,7 @@ class Lose(Step):
     verb = "lose"
     lose: LinkField = Field(description="The links that lose messages.")
     share: Percent = Field(description="The share of the messages that are lost.")
-    lasting: Duration | None = Field(default=None, alias="for", description=_FOR)
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR)
 
 
 class PartialWrite(Named):
@@ -204,7 +147,7 @@ class PartialWrite(Named):
     )
     byte: Size = Field(description="How much of the append is written.")
     keep: Keep | None = Field(default=None, description=f"The machine loses power too. {_KEEP}")
-    down: Duration | None = Field(default=None, description=_DOWN)
+    down: Duration | None = Field(default=None, description=DOWN)
 
 
 class BreakDisk(Named):
@@ -228,7 +171,7 @@ class SlowDisk(Named):
     verb = "slow_disk"
     slow_disk: TargetField = Field(description="The nodes whose disk is slow.")
     by: Duration = Field(description="The time that is added to each call.")
-    lasting: Duration | None = Field(default=None, alias="for", description=_FOR_DISK)
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)
 
 
 class StepClock(Named):
@@ -282,7 +225,7 @@ class LagMetadata(Named):
 
 VERBS: tuple[type[Step], ...] = (
     Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,
-    SlowDisk, StepClock, CreateTopic, DeleteTopic, AlterTopic, LagMetadata,
+    SlowDisk, StepClock, CreateTopic, DeleteTopic, AlterTopic, LagMetadata, *DISK_VERBS,
 )  # fmt: skip
 VERB_NAMES = tuple(kind.verb for kind in VERBS)
 
@@ -313,6 +256,12 @@ AnyStep = Annotated[
     | Annotated[CreateTopic, Tag("create_topic")]
     | Annotated[DeleteTopic, Tag("delete_topic")]
     | Annotated[AlterTopic, Tag("alter_topic")]
-    | Annotated[LagMetadata, Tag("lag_metadata")],
+    | Annotated[LagMetadata, Tag("lag_metadata")]
+    | Annotated[FailDisk, Tag("fail_disk")]
+    | Annotated[FailSync, Tag("fail_sync")]
+    | Annotated[LieSyncs, Tag("lie_syncs")]
+    | Annotated[WipeDisk, Tag("wipe_disk")]
+    | Annotated[SaveDisk, Tag("save_disk")]
+    | Annotated[RestoreDisk, Tag("restore_disk")],
     Discriminator(_verb_of, custom_error_type="verb", custom_error_message="verb"),
 ]

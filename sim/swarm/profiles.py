@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
+from sim.scenario.disk_steps import DiskStep
 from sim.scenario.model import Scenario, TopicModel
 from sim.scenario.steps import PartialWrite, Power
 from sim.swarm.choices import Choices
@@ -66,6 +67,9 @@ def over_budget(scenario: Scenario, profile: Profile) -> Iterator[str]:
     for name, topic in scenario.topics.items():
         if topic.config.get("unclean.leader.election.enable"):
             yield f"topic {name} allows unclean elections"
+    for number, step in enumerate(scenario.steps, start=1):
+        if isinstance(step, DiskStep) and step.loses_synced:
+            yield f"step {number}: {step.verb} of {step.target_text} may take what was synced"
     if may_lose_writes(scenario, profile):
         return
     for number, step in enumerate(scenario.steps, start=1):

@@ -31,6 +31,9 @@ class DiskLogs:
     def brokers(self) -> Sequence[int]:
         return list(self._eyes)
 
+    def disk(self, broker: int) -> SimDisk:
+        return self._eyes[broker].disk
+
     def expect_compaction(self, partition: str) -> None:
         """Remember the records of this partition's log from now on, because it may be compacted."""
         self._compacted[partition] = CompactedPartition(self._jury.ghost.partition(partition).truth)

@@ -148,6 +148,12 @@ class LogReader:
         paths = self._paths()
         return _base_of(paths[0]) if paths else 0
 
+    def hole(self) -> str:
+        """Returns in words that the last segment begins after the last batch, if so: the log goes on from there."""
+        paths, end = self._paths(), self.places[-1].mark.next_offset if self.places else 0
+        is_after = bool(paths) and _base_of(paths[-1]) > end and (bool(self.places) or len(paths) > 1)
+        return f"{paths[-1]} follows offset {end - 1}" if is_after else ""
+
     def deleted_segments(self) -> tuple[tuple[int, int, int], ...]:
         """Returns each deleted segment's end (exclusive) and newest timestamp, and the size of the log after it.
 

@@ -226,7 +226,7 @@ class Witness:
         present = {
             name: ghost.partition(name)
             for name, topic_partition in self._names.items()
-            if self.lives.exists(topic_partition.topic)
+            if self.lives.exists(topic_partition.topic) and not ghost.partition(name).unjudged
         }
         active = controller.replay.active()
         for what in self._fail_over.look(
@@ -357,8 +357,8 @@ class Witness:
             epoch = -1 if replica.leader is None else replica.leader_epoch
             self.jury.see(Waits(node.node_id, partition, epoch, replica.log.high_watermark, appends))
 
-    def on_died(self, broker: int, *, lost_power: bool) -> None:
-        """Read what a crash or a power loss left of each log, and show it."""
+    def on_died(self, broker: int, *, lost_power: bool, damage: str = "") -> None:
+        """Read what a crash or a power loss left of each log, and show it; `damage` as in `Died`."""
         for partition in self._names:
             if not self.lives.is_present(broker, partition):
                 continue
@@ -369,7 +369,7 @@ class Witness:
             end = self.jury.ghost.partition(partition).image(broker).chain.end
             self._logs.remember(partition, reader, [mark for mark in found if mark.base_offset >= end])
             marks = self._logs.whole(broker, partition, found, start)
-            self.jury.see(Died(broker, partition, lost_power, marks, start))
+            self.jury.see(Died(broker, partition, lost_power, marks, start, damage))
 
     def _on_loaded(self, broker: int) -> None:
         for partition in self._names:
@@ -379,7 +379,10 @@ class Witness:
             reader = self._logs.reader(broker, partition)
             start = reader.base_offset()
             marks = self._logs.whole(broker, partition, reader.read_all(), start)
-            self.jury.see(Loaded(broker, partition, marks, reader.unsound, start))
+            # A disk that lost what was synced may have left an empty segment after a hole.
+            has_damage = bool(self.jury.ghost.partition(partition).image(broker).damage)
+            unsound = reader.unsound or (reader.hole() if has_damage else "")
+            self.jury.see(Loaded(broker, partition, marks, unsound, start))
             self._logs.judge_compaction(broker, partition)
 
     def on_accepted(self, node_id: int, exchange: Exchange) -> None:
@@ -432,8 +435,13 @@ class Witness:
                 )  # fmt: skip
 
     def _keeps(self, broker: int, partition: str, offset: int) -> bool:
-        """Whether the broker's disk would keep the record through a power loss, or has deleted it for its age."""
+        """Whether the broker's disk would keep the record through a power loss, or has deleted it for its age.
+
+        One whose syncs lied said that it would.
+        """
         reader = self._logs.reader(broker, partition)
+        if self._logs.disk(broker).deceives:
+            return True
         return reader.durable_end() > offset or reader.base_offset() > offset
 
     def _on_fetched(self, broker: int, request: FetchRequest, body: FetchResponse) -> None:

@@ -1,0 +1,121 @@
+"""The steps that let the disk of a broker fail calls, forget what was synced, or hold something else."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from sim.scenario.base import DOWN, FOR_DISK, Named
+from sim.scenario.values import Duration, Size, TargetField
+
+Calls = Literal["reads", "writes", "syncs", "all"]
+_LOG = r"^[a-zA-Z0-9._-]+/[0-9]+$"
+_DOWN_AFTER = (
+    "After how long its process starts again; without it, with `restart`, or when everything is healed."
+)
+
+
+class DiskStep(Named):
+    """A step that strikes disks of brokers. `is_damage` says whether it takes what was synced."""
+
+    is_damage: ClassVar[bool] = True
+
+    @property
+    def loses_synced(self) -> bool:
+        """Whether this step may take from a broker what a sync has said to be durable."""
+        return self.is_damage
+
+
+class FailDisk(DiskStep):
+    """Lets calls on the disk of a broker fail for a while: with EIO, because it is full, or because it is read-only.
+
+    The first failed call takes its log directory offline, and a broker without a directory ends. When the fault is
+    over, the broker starts again, because only a start brings a directory back. A full disk still lets files shrink
+    and go away; a read-only one still writes what it took before. If a sync had failed, the machine restarts too.
+    """
+
+    verb = "fail_disk"
+    fail_disk: TargetField = Field(description="The brokers whose disk fails.")
+    error: Literal["io", "full", "read-only"] = Field(default="io", description="Why calls fail.")
+    calls: Calls | None = Field(
+        default=None, description="Which calls fail with `error: io`; without it, reads and writes do."
+    )
+    free: Size | None = Field(
+        default=None, description="What a full disk still takes; the write after that is stored in part."
+    )
+    directory: int | None = Field(
+        default=None, ge=1, le=9, description="The log directory that fails; without it, the whole disk does."
+    )
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)
+
+    @model_validator(mode="after")
+    def _check_detail(self) -> FailDisk:
+        if self.calls is not None and self.error != "io":
+            raise ValueError(f"`calls` needs `error: io`; with {self.error} the calls that write fail")
+        if self.free is not None and self.error != "full":
+            raise ValueError("`free` needs `error: full`")
+        return self
+
+    @property
+    def loses_synced(self) -> bool:
+        return self.calls in ("syncs", "all")
+
+
+class FailSync(DiskStep):
+    """Fails the next sync of a broker, once, with EIO. The kernel counts the pages as clean although none was written.
+
+    So later syncs succeed and write nothing of them: the bytes are in the page cache and not on the disk, which a power
+    loss shows. A broker must never sync again and believe it: it takes the directory offline, or ends.
+    """
+
+    verb = "fail_sync"
+    fail_sync: TargetField = Field(description="The brokers whose next sync fails.")
+    log: str | None = Field(
+        default=None,
+        pattern=_LOG,
+        description="Waits for a sync of the active segment of this log, `topic/partition`; without it, of any file.",
+    )
+    page_cache: Literal["kept", "dropped"] = Field(
+        default="kept",
+        description="Whether the process starts over the page cache that shows the bytes, or the machine restarts.",
+    )
+    down: Duration | None = Field(default=None, description=_DOWN_AFTER)
+
+
+class LieSyncs(DiskStep):
+    """Lets the syncs of files say success and write nothing, as a drive does that keeps writes in a cache of its own.
+
+    What was synced meanwhile is never written: the next power loss of the machine takes it.
+    """
+
+    verb = "lie_syncs"
+    lie_syncs: TargetField = Field(description="The brokers whose disk lies.")
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)
+
+
+class WipeDisk(DiskStep):
+    """Replaces the disk of a broker by an empty one: its machine loses power, and it comes back with nothing."""
+
+    verb = "wipe_disk"
+    wipe_disk: TargetField = Field(description="The brokers whose disk is replaced.")
+    down: Duration | None = Field(default=None, description=DOWN)
+
+
+class SaveDisk(DiskStep):
+    """Keeps an image of what the disk of a broker holds for good now, for a later `restore_disk`; breaks nothing."""
+
+    verb = "save_disk"
+    is_damage = False
+    save_disk: TargetField = Field(description="The brokers whose disk is saved.")
+
+
+class RestoreDisk(DiskStep):
+    """Sets the disk of a broker back to its last saved image: its machine loses power, and the past comes back."""
+
+    verb = "restore_disk"
+    restore_disk: TargetField = Field(description="The brokers whose disk is set back.")
+    down: Duration | None = Field(default=None, description=DOWN)
+
+
+DISK_VERBS: tuple[type[DiskStep], ...] = (FailDisk, FailSync, LieSyncs, WipeDisk, SaveDisk, RestoreDisk)

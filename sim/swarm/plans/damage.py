@@ -1,0 +1,68 @@
+"""Faults of disks that fail calls, and those that take what was synced: the latter in the profile `beyond` alone."""
+
+from __future__ import annotations
+
+from sim.swarm.choices import Choices, Part
+from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground
+
+
+def _is_beyond(ground: Ground) -> bool:
+    return ground.profile.excuses
+
+
+def _fail_disk(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a disk that is full, read-only, or that fails reads and writes, for a while."""
+    step: Part = {"fail_disk": ground.broker(choices), "for": choices.ms(AWAY_MS, "for")}
+    match choices.pick(("full", "full", "read-only", "io", "io"), "error"):
+        case "full":
+            free = f"{choices.pick((0, 1, 61, 300, 5_000, 60_000), 'free')} B"
+            return [step | {"error": "full", "free": free}]
+        case "read-only":
+            return [step | {"error": "read-only"}]
+        case _:
+            calls = choices.pick(("reads", "writes", "writes", "syncs", "all"), "calls")
+            return [step | {"calls": calls if _is_beyond(ground) or calls == "reads" else "writes"}]
+
+
+def _fail_sync(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a sync that fails, and in half of the seeds a power loss that shows what the disk lacks."""
+    sync: Part = {
+        "fail_sync": ground.broker(choices),
+        "page_cache": choices.pick(("kept", "kept", "dropped"), "page cache"),
+        "down": choices.ms(DOWN_MS, "down"),
+        "as": "S",
+    }
+    if choices.chance(50, "power"):
+        gap = choices.ms((500, 2_000, 4_000), "gap")
+        power: Part = {"at": f"+{gap}", "power": "S", "keep": "all", "down": choices.ms(DOWN_MS, "up")}
+        return [sync, power]
+    return [sync]
+
+
+def _lie_syncs(ground: Ground, choices: Choices) -> list[Part]:
+    gap = choices.ms((100, 1_000, 3_000), "gap")
+    return [
+        {"lie_syncs": ground.broker(choices), "for": choices.ms(AWAY_MS, "for"), "as": "S"},
+        {"at": f"+{gap}", "power": "S", "keep": "all", "down": choices.ms(DOWN_MS, "down")},
+    ]
+
+
+def _wipe_disk(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"wipe_disk": ground.broker(choices), "down": choices.ms(DOWN_MS, "down")}]
+
+
+def _restore_disk(ground: Ground, choices: Choices) -> list[Part]:
+    gap = choices.ms((100, 1_000, 4_000), "gap")
+    return [
+        {"save_disk": ground.broker(choices), "as": "S"},
+        {"at": f"+{gap}", "restore_disk": "S", "down": choices.ms(DOWN_MS, "down")},
+    ]
+
+
+DAMAGE = (
+    Fault(name="fail-disk", family="disk", percent=30, most=2, draw=_fail_disk),
+    Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync, is_possible=_is_beyond),
+    Fault(name="lie-syncs", family="disk", percent=30, most=1, draw=_lie_syncs, is_possible=_is_beyond),
+    Fault(name="wipe-disk", family="disk", percent=40, most=1, draw=_wipe_disk, is_possible=_is_beyond),
+    Fault(name="restore-disk", family="disk", percent=40, most=1, draw=_restore_disk, is_possible=_is_beyond),
+)

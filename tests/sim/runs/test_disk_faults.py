@@ -1,0 +1,197 @@
+"""Disks that fail calls, that lie, and that are lost: what a broker does then, and how its run is judged."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from sim.disk import SimDisk
+from sim.disk.life import Life
+from sim.run import RunResult, Verdict, run_scenario
+from sim.scenario.model import ScenarioError, parse_scenario
+from storage.disk.filesystem import OpenMode
+from storage.draws import Draws
+
+HEAD = """\
+scenario: disks
+duration: 6s
+topics:
+  t: {partitions: 1, replicas: 3, config: {min.insync.replicas: 2, segment.bytes: 8192%s}}
+producers:
+  - {topic: t, clients: 2, rate: 25/s, acks: all}
+consumers:
+  - {topic: t}
+steps:
+"""
+FLUSHED = ", flush.messages: 1"
+
+
+def run(steps: str, config: str = "", seed: int = 1) -> RunResult:
+    result = run_scenario(parse_scenario(HEAD % config + steps), seed)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    return result
+
+
+def has_line(result: RunResult, *parts: str) -> bool:
+    return any(all(part in line for part in parts) for line in result.story)
+
+
+@pytest.mark.parametrize(
+    ("detail", "words"),
+    [
+        ("error: full, free: 300 B", "No space left on device"),
+        ("error: read-only", "Read-only file system"),
+        ("calls: writes", "Input/output error"),
+    ],
+)
+def test_a_broker_whose_disk_fails_ends_and_is_back_when_it_works_again(detail: str, words: str) -> None:
+    result = run(f"  - {{at: 2s, fail_disk: leader(t/0), {detail}, for: 2s}}\n")
+    assert has_line(result, "has stopped: data", words)
+    assert has_line(result, "4.000 s", "works again") and has_line(result, "4.000 s", "start broker-")
+    assert not result.excuses and not result.excused
+
+
+@pytest.mark.slow
+def test_a_disk_that_fails_until_the_end_is_mended_then() -> None:
+    result = run("  - {at: 2s, fail_disk: leader(t/0), calls: all}\n")
+    assert has_line(result, "6.000 s", "start broker-") and not result.excused
+
+
+@pytest.mark.slow
+def test_one_directory_may_be_full_while_the_other_is_used() -> None:
+    head = (HEAD % "").replace("topics:", "cluster: {directories: 2}\ntopics:", 1)
+    text = head.replace("partitions: 1", "partitions: 2")
+    step = "  - {at: 2s, fail_disk: broker 1, error: full, directory: 2, for: 1s}\n"
+    result = run_scenario(parse_scenario(text + step), 1)
+    assert result.verdict is Verdict.HELD, result.violations
+    assert has_line(result, "broker-1", "log directory data-2 is offline", "No space left")
+    assert has_line(result, "3.000 s", "start broker-1 again") or has_line(
+        result, "broker-1", "is back after"
+    )
+
+
+def test_what_a_failed_sync_dropped_is_missing_after_the_next_power_loss_and_excused_in_words() -> None:
+    steps = "  - {at: 2s, fail_sync: leader(t/0), log: t/0, down: 200ms}\n"
+    power = "  - {at: +2500ms, power: all, keep: all, down: 300ms}\n"
+    result = run(steps + power)
+    assert has_line(result, "a sync of broker-") and has_line(result, "has stopped: data/t-0")
+    assert any("had said to be durable" in excuse.reason for excuse in result.excuses)
+
+
+@pytest.mark.slow
+def test_a_machine_that_restarts_after_a_failed_sync_has_no_hole() -> None:
+    step = "  - {at: 2s, fail_sync: leader(t/0), log: t/0, page_cache: dropped, down: 500ms}\n"
+    result = run(step, FLUSHED)
+    assert has_line(result, "the machine of broker-", "restarts, because a sync had failed")
+    assert not result.excuses and not result.excused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", ["", FLUSHED])
+def test_a_disk_that_lied_about_its_syncs_is_found_out_by_a_power_loss(config: str) -> None:
+    steps = "  - {at: 2s, lie_syncs: leader(t/0), for: 2s, as: L}\n"
+    result = run(steps + "  - {at: +2500ms, power: L, keep: all, down: 300ms}\n", config)
+    assert has_line(result, "4.000 s", "write again")
+    assert any("had said to be durable" in excuse.reason for excuse in result.excuses)
+
+
+@pytest.mark.slow
+def test_a_wiped_broker_copies_everything_again() -> None:
+    result = run("  - {at: 2s, wipe_disk: leader(t/0), down: 300ms}\n", FLUSHED)
+    assert has_line(result, "its disk is replaced by an empty one") and has_line(result, "from offset 0")
+    assert not result.excused
+
+
+def test_when_every_disk_is_wiped_the_loss_is_excused_by_that() -> None:
+    result = run("  - {at: 3s, wipe_disk: all, down: 300ms}\n", FLUSHED)
+    assert list(result.excused) == ["every in-sync replica lost it: a disk was replaced by an empty one"]
+
+
+@pytest.mark.slow
+def test_a_disk_comes_back_from_a_saved_image() -> None:
+    steps = "  - {at: 2s, save_disk: all}\n  - {at: 4s, restore_disk: all, down: 300ms}\n"
+    result = run(steps, FLUSHED)
+    assert list(result.excused) == ["every in-sync replica lost it: a disk was set back to an older image"]
+    lost = sum(result.excused.values())
+    assert 50 < lost < result.operations["ok"] - 50
+
+
+@pytest.mark.slow
+def test_a_broker_that_cannot_start_from_its_damaged_disk_gets_an_empty_one_at_the_end() -> None:
+    lies = "  - {at: 2s, lie_syncs: broker 2}\\n  - {at: 2s, wipe_disk: broker 2, down: 300ms}\\n"
+    result = run(lies + "  - {at: 4s, power: broker 2, keep: all, down: 300ms}\\n")
+    assert has_line(result, "broker-2", "cannot start: data/meta.properties")
+    assert has_line(
+        result, "6.000 s", "cannot start from its damaged disk, which is replaced by an empty one"
+    )
+
+
+@pytest.mark.slow
+def test_a_disk_without_a_saved_image_is_not_set_back() -> None:
+    result = run(
+        "  - {at: 3s, wipe_disk: broker 2, down: 1s}\n  - {at: 4s, within: 1s, restore_disk: broker 1}\n"
+    )
+    assert result.never_struck == ("restore_disk broker 1: its target did not exist",)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["fsync-fails", "disk-full", "wiped-broker"])
+def test_the_bundled_scenarios_hold_with_any_seed(name: str) -> None:
+    for seed in range(6):
+        result = run_scenario(name, seed)
+        assert result.verdict is Verdict.HELD, (result.replay, result.violations, result.starved_because)
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("fail_disk: broker 1, error: full, calls: reads", "`calls` needs `error: io`"),
+        ("fail_disk: broker 1, free: 3 B", "`free` needs `error: full`"),
+        ("fail_disk: controller", "the controller is no broker: fail_disk needs one"),
+        ("fail_disk: broker 1, directory: 2", "the brokers have 1"),
+        ("fail_disk: broker 9", "unknown node 'broker 9'"),
+        ("fail_sync: broker 1, log: u/0", "unknown topic 'u'"),
+        ("wipe_disk: producer 1", "producer 1 is a client"),
+        ("restore_disk: S", "no earlier step has `as: S`"),
+    ],
+)
+def test_a_bad_step_is_refused_with_its_line(step: str, words: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        parse_scenario(f"{HEAD % ''}  - {{at: 2s, {step}}}\n", "bad.yaml")
+    assert str(refused.value).startswith("bad.yaml:10: ") and words in str(refused.value)
+
+
+def test_a_full_disk_stores_what_fits_and_lets_files_go_away() -> None:
+    disk = SimDisk(Draws(1), lambda: 0)
+    life = disk.file_system(Life("first"))
+    file = life.open("a", OpenMode.CREATE_NEW)
+    disk.refuse(errno.ENOSPC, {"append", "create"}, free_bytes=5)
+    file.append(b"abc")
+    with pytest.raises(OSError) as full:
+        file.append(b"defg")
+    assert full.value.errno == errno.ENOSPC and file.read_at(0, 9) == b"abcde"
+    with pytest.raises(OSError):
+        life.open("b", OpenMode.CREATE_NEW)
+    file.sync()
+    life.unlink("a")
+    assert disk.has_refused
+    disk.mend()
+    life.open("b", OpenMode.CREATE_NEW)
+    assert not disk.has_faults
+
+
+def test_a_sync_after_a_failed_one_says_success_and_writes_nothing_of_the_dropped_pages() -> None:
+    disk = SimDisk(Draws(1), lambda: 0)
+    file = disk.file_system(Life("first")).open("a", OpenMode.CREATE_NEW)
+    disk.file_system(Life("first")).sync_directory("")
+    told: list[str] = []
+    disk.fail_next_sync("a", lambda: told.append("failed"))
+    file.append(b"abc")
+    with pytest.raises(OSError):
+        file.sync()
+    assert told == ["failed"] and not disk.deceives
+    file.append(b"de")
+    file.sync()
+    assert disk.deceives
+    assert disk.durable_bytes("a") == b"\0\0\0de"
