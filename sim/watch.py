@@ -63,7 +63,7 @@ class Watch:
         self._calls.on_reply(shell, exchange, body)
         self._witness.on_reply(shell.node_id, exchange, body)
         if isinstance(body, FetchResponse):
-            since_us = max(exchange.asked_us, shell.resumed_us)
+            since_us = max(exchange.asked_us, shell.resumed_us, shell.still_until_us)
             self._parked.on_answered(shell.name, shell.world.now_us - since_us)
         if isinstance(shell, Node):
             self._metadata.on_reply(shell, body)

@@ -23,7 +23,7 @@ class ParkedFetches:
         self._jury, self._longest_wait_ms = jury, longest_wait_ms
 
     def on_answered(self, node: str, waited_us: int) -> None:
-        """Receives the time from a fetch to its answer, without that of a pause."""
+        """Receives the time from a fetch to its answer, without that of a pause or of a long step before it."""
         if waited_us > self._longest_wait_ms * 1_000 + SLACK_US:
             longest = f"{self._longest_wait_ms} ms are the longest wait"
             self._jury.report(self.name, f"{node} held a fetch for {waited_us // 1_000} ms; {longest}")

@@ -39,6 +39,8 @@ from sim.world.trace import Trace, encode_body
 # The least time that a step takes, and the spread of the drawn time above it.
 HANDLING_US = 20
 HANDLING_SPREAD_US = 60
+# A step that takes longer than this lets what waits notice it.
+LONG_STEP_US = 100_000
 
 
 class Core(Protocol):
@@ -111,6 +113,8 @@ class Shell:
         self.name, self.node_id = name, node_id
         self.life_number = 0
         self.paused = False
+        # When the last step ended that took long, on a slow disk: nothing else was handled meanwhile.
+        self.still_until_us = 0
         # When the last pause ended: what waited until then could not be answered.
         self.resumed_us = 0
         self.clock = clock if clock is not None else Clock(world)
@@ -293,6 +297,8 @@ class Shell:
         cost_us = HANDLING_US * len(turn) + self._cost.below(HANDLING_SPREAD_US) + self._disk_us()
         self._wait_us = cost_us
         self._busy_until_us = now_us + cost_us
+        if cost_us > LONG_STEP_US:
+            self.still_until_us = self._busy_until_us
         self.perform(effects)
         if self.life_number == life_number:
             self._listener.end_turn()

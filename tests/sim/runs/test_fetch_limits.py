@@ -36,3 +36,12 @@ def test_c8_a_fetch_beyond_the_limits_is_found(bug: str) -> None:
     results = [run_scenario(limits(), seed, bug=bug) for seed in range(3)]
     found = {violation.checker for result in results for violation in result.violations}
     assert found == {ParkedFetches.name}
+
+
+def test_c8_a_step_on_a_slow_disk_is_no_fetch_that_waits_too_long() -> None:
+    topic = "min.insync.replicas: 2, segment.bytes: 1000, retention.ms: 300, retention.bytes: 2000"
+    text = SCENARIO.replace("min.insync.replicas: 2", topic).replace("2/s", "80/s")
+    text = text.replace("1000}}\ntopics", "200, log.retention.check.interval.ms: 700}}\ntopics")
+    slow = "  - {at: 3500ms, slow_disk: leader(t/0), by: 40ms, for: 3s}\n"
+    result = run_scenario(parse_scenario(text.partition("  - {at: 3s")[0] + slow), 1)
+    assert not [each for each in result.violations if each.checker == ParkedFetches.name], result.violations
