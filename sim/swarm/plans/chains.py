@@ -121,6 +121,34 @@ def _stop_then_end(ground: Ground, choices: Choices) -> list[Part]:
     return [stop, gap | _end(ground, choices, "S")]
 
 
+def _late_proposal(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a follower that may join the in-sync set again while leader and controller hardly hear each other.
+
+    It may be in another life when the proposal arrives; the leader may end before it has an answer.
+    """
+    partition = ground.partition(choices, lasting=True)
+    leader = f"leader({partition})"
+    # A new life of the follower leaves the in-sync set at once.
+    steps: list[Part] = [
+        {"kill": f"follower({partition})", "down": choices.ms((1, 50, 300), "first down"), "as": "F"}
+    ]
+    when: Part = {"when": f"isr({partition}) < {ground.replicas(partition)}", "within": "4s"}
+    if choices.chance(50, "slow"):
+        by = f"{choices.pick((300, 800, 1_500), 'by')}ms"
+        steps.append(when | {"slow": f"{leader} -> controller", "by": by, "for": "3s"})
+    else:
+        steps.append(when | {"cut": f"controller -> {leader}", "for": choices.ms((1_000, 1_700), "for")})
+    gap: Part = {"at": f"+{choices.pick((200, 400, 800), 'gap')}ms"}
+    match choices.pick(("stop", "kill", "slow"), "then"):
+        case "slow":
+            steps.append(gap | {"slow": f"F <-> {leader}", "by": "400ms", "for": "3s"})
+        case verb:
+            steps.append(gap | {verb: "F", "down": choices.ms((1, 100, 800, 3_000), "down")})
+    if choices.chance(50, "end"):
+        steps.append({"at": f"+{choices.pick((300, 1_000), 'to end')}ms"} | _end(ground, choices, leader))
+    return steps
+
+
 CHAINS = (
     Fault(name="after-ack", family="chain", percent=40, most=2, draw=_after_ack, is_possible=has_lasting),
     Fault(
@@ -167,5 +195,13 @@ CHAINS = (
     ),
     Fault(
         name="stop-then-end", family="chain", percent=30, most=2, draw=_stop_then_end, is_possible=has_lasting
+    ),
+    Fault(
+        name="late-proposal",
+        family="chain",
+        percent=40,
+        most=2,
+        draw=_late_proposal,
+        is_possible=has_followers,
     ),
 )
