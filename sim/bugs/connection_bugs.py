@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cluster.core.connection.incoming import IncomingStream
 from cluster.core.connection.outgoing import Ended, OutgoingStream
 from cluster.core.connection.rooms import Room, Slot
 from cluster.core.events import TransportError
@@ -89,6 +90,14 @@ def _frees_at_once(original: Original) -> Original:
     return answered
 
 
+def _breaks(original: Original) -> Original:
+    def half_close(stream: IncomingStream) -> None:
+        original(stream)
+        stream.end()
+
+    return half_close
+
+
 def _frees_once(original: Original) -> Original:
     def release(room: Room, slot: Slot) -> None:
         if slot.ours != _FREED:
@@ -153,6 +162,12 @@ CONNECTION_BUGS: tuple[Bug, ...] = (
         "The wait before an attempt to connect goes on growing after the peer was reached.",
         f"{_CONNECTION}.backoff:Backoff.on_success",
         _does_nothing,
+    ),
+    _bug(
+        "connection-breaks-at-half-close",
+        "A client that has said all is taken for one that has left: its calls in flight are dropped.",
+        f"{_CONNECTION}.incoming:IncomingStream.half_close",
+        _breaks,
     ),
     Bug(
         name="connection-frees-places-early",

@@ -58,11 +58,13 @@ class Entrance:
 class Served:
     """A stream that is served, with the frames that are not read yet, because there is no room."""
 
-    __slots__ = ("channel", "entrance", "stream", "unread")
+    __slots__ = ("channel", "entrance", "has_all", "stream", "unread")
 
     def __init__(self, channel: Channel, entrance: Entrance, stream: IncomingStream) -> None:
         self.channel, self.entrance, self.stream = channel, entrance, stream
         self.unread: deque[Packet] = deque()
+        # Whether the client has said that no frame follows.
+        self.has_all = False
 
 
 @final
@@ -99,6 +101,9 @@ class Listener:
                 assert channel is not None, packet.kind
                 if (served := self._streams.get(channel.number)) is not None:
                     self._write(served, 0)
+            case Kind.HALF_CLOSE:
+                assert channel is not None, packet.kind
+                self._half_close(channel)
             case Kind.RESET_CHANNEL:
                 assert channel is not None, packet.kind
                 self._end_channel(channel.number)
@@ -111,6 +116,10 @@ class Listener:
         served = self._streams.get(channel.number)
         if served is None:
             served = self._streams[channel.number] = self._serve(channel)
+        if served.has_all:
+            # A stream keeps its order. A datagram that was overtaken is lost.
+            assert self._network.transport is Transport.DATAGRAM, channel.path
+            return
         served.unread.append(packet)
         self._go_on(served)
 
@@ -134,6 +143,25 @@ class Listener:
             served.entrance.sent_us = packet.sent_us
             stream.on_frame(packet.data)
             read(self._network, served.channel, packet, to_target=False)
+        if served.has_all and stream.is_ready and not stream.is_half_closed:
+            assert not served.unread, (served.channel.path, len(served.unread))
+            stream.half_close()
+
+    def _half_close(self, channel: Channel) -> None:
+        """The client sends nothing more on a stream: it ends once the client was sent all its answers."""
+        served = self._streams.get(channel.number)
+        if served is None:
+            # Between two datagrams of a stream nothing is kept of it.
+            self._hang_up(channel, 0)
+            return
+        assert not served.has_all, channel.path
+        served.has_all = True
+        self._go_on(served)
+        self._write(served, 0)
+
+    def _hang_up(self, channel: Channel, wait_us: int) -> None:
+        """Tell the client that a stream has ended."""
+        self._network.send(Kind.RESET_CHANNEL, channel.connection, wait_us, to_target=False, channel=channel)
 
     def _read_call(self, channel: Channel, packet: Packet) -> None:
         entrance = Entrance(self._host, channel)
@@ -180,7 +208,10 @@ class Listener:
                 lane.unread_bytes += len(frame)
             self._send(channel, frame, wait_us)
             stream.on_written()
-        if is_datagram and stream.is_idle and not served.unread:
+        if stream.is_drained:
+            self._end_stream(channel.number)
+            self._hang_up(channel, wait_us)
+        elif is_datagram and stream.is_idle and not served.unread:
             # Nobody says reliably when it ends, and the next frame begins it again.
             self._end_stream(channel.number)
 

@@ -191,7 +191,29 @@ class Dialer:
                 lane.unread_bytes += len(frame)
             self._network.send(Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=frame)
             stream.on_written()
+        if stream.is_finishing and not lane.is_closed:
+            lane.is_closed = True
+            self._network.send(Kind.HALF_CLOSE, connection, wait_us, to_target=True, channel=channel)
         return True
+
+    def finish(self) -> bool:
+        """Closes the sending side of each stream with calls that expect no reply (acks=0), once all is written.
+
+        Returns whether one of them is open: its node has not yet read everything, or has not yet answered the others.
+        """
+        found = [
+            (peer, stream)
+            for peer in self._peers.values()
+            for stream in peer.outgoing.streams
+            if stream.has_sent_silent
+        ]
+        for peer, stream in found:
+            assert peer.connection is not None, peer.target
+            if not stream.is_finishing:
+                stream.finish()
+                peer.unwritten[stream] = None
+                self._write(peer, 0)
+        return bool(found)
 
     def read(self, packet: Packet) -> None:
         """Takes a packet of a node that was called."""
@@ -214,8 +236,8 @@ class Dialer:
                 self._fail(peer, "connection reset")
             case Kind.RESET_CHANNEL:
                 self._end_channel(peer, packet)
-            case Kind.CONNECT:
-                raise AssertionError(f"{self._host.name} was asked for its own connection")
+            case Kind.CONNECT | Kind.HALF_CLOSE:
+                raise AssertionError(f"{self._host.name} called, and got {packet.kind}")
 
     def _reset(self, packet: Packet) -> None:
         """Let the machine tell the sender that the connection was given up, unless the sender has given it up too."""

@@ -51,6 +51,8 @@ class Kind(Enum):
     FRAME = "frame"
     # The other side of a channel has read, and more may be written.
     CREDIT = "credit"
+    # The dialer sends nothing more on a channel, and still reads.
+    HALF_CLOSE = "half_close"
     # The other side has ended a channel.
     RESET_CHANNEL = "reset_channel"
     # The other side has ended the connection.
@@ -104,7 +106,7 @@ class Connection:
 class Lane:
     """One direction of a channel."""
 
-    __slots__ = ("is_blocked", "last_arrival_us", "unread_bytes")
+    __slots__ = ("is_blocked", "is_closed", "last_arrival_us", "unread_bytes")
 
     def __init__(self) -> None:
         self.last_arrival_us = 0
@@ -112,6 +114,8 @@ class Lane:
         self.unread_bytes = 0
         # Whether its writer waits until the other side has read.
         self.is_blocked = False
+        # Whether its writer has said that nothing more follows.
+        self.is_closed = False
 
 
 @final
