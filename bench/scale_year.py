@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from bench.growth import INDEPENDENT, LINEAR, Once, Row, Sample, cpu, steps
+from bench.growth import INDEPENDENT, LINEAR, Once, Row, Sample, Steps, cpu, steps
 from bench.scale_logs import (
     CONFIG,
     FIRST_TIMESTAMP,
@@ -121,14 +121,27 @@ def producers_append(size: int, root: Path) -> Once:
 
 
 def producers_roll(size: int, root: Path) -> Once:
-    """Roll, which writes a snapshot of all producers."""
-    log, sequences = _with_producers(size, root), count(8)
+    """Roll, after which a job writes a snapshot of all producers."""
+    # Revisions on which the other rows are measured too do not have it.
+    from cluster.core.broker.maintenance import PRODUCERS_A_ROLL
 
-    def step() -> None:
+    log, sequences = _with_producers(size, root), count(8)
+    log.flushes.most_in_a_roll = PRODUCERS_A_ROLL
+
+    def roll() -> None:
         _append_of(log, 0, next(sequences))
         log.flushes.roll(now_ms=FIRST_TIMESTAMP)
 
-    return lambda: steps([step])
+    def once() -> Sample:
+        with Steps() as taken:
+            taken.step(roll)
+            written = log.flushes.begin_snapshot()
+            assert written is not None, size
+            taken.job(written)
+            taken.step(log.flushes.snapshot_done)
+        return taken.total
+
+    return once
 
 
 def producers_expiry(size: int, root: Path) -> Once:

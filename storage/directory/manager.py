@@ -425,7 +425,7 @@ class LogManager:
 
     def _write_recovery_points(self) -> None:
         """Write the recovery points. Raises OSError: an append that called this takes its log offline then."""
-        self._recovery_points.write(self._offsets(lambda log: log.local.recovery_point))
+        self._recovery_points.write(self._offsets(lambda log: log.flushes.saved_recovery_point))
         for log in self.logs.values():
             log.local.is_recovery_point_lowered = False
 

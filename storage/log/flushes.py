@@ -10,11 +10,13 @@ import logging
 from contextlib import suppress
 from typing import final
 
+from storage.config import LONG_MAX
 from storage.disk.filesystem import FileSystem
 from storage.errors import StorageError
 from storage.log.local_log import LocalLog
 from storage.log.marks import Marks
 from storage.log.online import Online
+from storage.producers.prepared_snapshot import PreparedSnapshot
 from storage.producers.state import ProducerStateManager
 from storage.segment import LogSegment
 
@@ -65,13 +67,18 @@ class PreparedFlush:
 class Flushes:
     """The rolls of one log, and its flushes; those that were prepared and have not ended are kept, oldest first."""
 
-    __slots__ = ("_local", "_marks", "_online", "_prepared", "_producers")
+    __slots__ = ("_local", "_marks", "_online", "_prepared", "_producers", "most_in_a_roll", "snapshot")
 
     def __init__(
         self, local: LocalLog, producers: ProducerStateManager, marks: Marks, online: Online
     ) -> None:
         self._local, self._producers, self._marks, self._online = local, producers, marks, online
         self._prepared: list[PreparedFlush] = []
+        # The roll of a log with more producers leaves their snapshot to a job. Whoever lowers it must look at
+        # `snapshot` after each append.
+        self.most_in_a_roll = LONG_MAX
+        # The snapshot that a roll has left to a job, until `snapshot_done`.
+        self.snapshot: PreparedSnapshot | None = None
 
     def roll(self, expected_next_offset: int | None = None, *, now_ms: int) -> LogSegment:
         """Begin a new segment. On return all earlier records are on disk, and the recovery point is its base offset.
@@ -104,13 +111,52 @@ class Flushes:
         segment = self._local.roll(expected_next_offset, now_ms)
         self._producers.reached(segment.base_offset)
         try:
-            self._producers.take_snapshot()
+            self._take_snapshot(recovery_point)
         except Exception:
             # The snapshot is not on disk, so the recovery point must not pass its offset (T12).
             self._local.lower_recovery_point(recovery_point)
             raise
         self._marks.keep_high_watermark_within_log()
         return segment
+
+    def _take_snapshot(self, recovery_point: int) -> None:
+        producers = self._producers
+        # One at a time: a roll while one is being written takes its own.
+        if self.snapshot is None and len(producers.producers) > self.most_in_a_roll:
+            self.snapshot = producers.prepare_snapshot(recovery_point)
+        else:
+            producers.take_snapshot()
+
+    def begin_snapshot(self) -> PreparedSnapshot | None:
+        """Returns what a job must call, after which `snapshot_done` must be called; None if one is being written."""
+        snapshot = self.snapshot
+        if snapshot is None or snapshot.is_begun:
+            return None
+        snapshot.is_begun = True
+        return snapshot
+
+    def snapshot_done(self) -> None:
+        """Put the file in place that the job has written, unless the snapshot was dropped meanwhile.
+
+        Raises StorageError; the log is offline then.
+        """
+        snapshot, self.snapshot = self.snapshot, None
+        assert snapshot is not None and snapshot.is_begun, snapshot
+        # A segment that was deleted meanwhile needs none.
+        is_kept = not snapshot.is_dropped and snapshot.offset in self._local.segments
+        with self._online.during("snapshot", refuses=False):
+            self._producers.end_snapshot(is_kept=is_kept)
+            if not is_kept:
+                with suppress(FileNotFoundError):
+                    self._local.file_system.unlink(snapshot.unfinished_path)
+
+    @property
+    def saved_recovery_point(self) -> int:
+        """The recovery point for the checkpoint: not above the offset of a snapshot that is not on the disk (T12)."""
+        point = self._local.recovery_point
+        if self.snapshot is None or self.snapshot.is_dropped:
+            return point
+        return min(point, self.snapshot.recovery_point)
 
     @property
     def wanted(self) -> int | None:
@@ -170,3 +216,14 @@ class Flushes:
         assert offset >= 0, offset
         for prepared in self._prepared:
             prepared.valid_up_to = min(prepared.valid_up_to, offset)
+        self.drop_snapshot()
+
+    def drop_snapshot(self) -> None:
+        """Make sure that no job puts a snapshot in place, because the log has changed below its offset or ends."""
+        if self.snapshot is None:
+            return
+        self._producers.end_snapshot(is_kept=False)
+        self.snapshot.is_dropped = True
+        # One that is being written stays until it is done: another must not write the same file meanwhile.
+        if not self.snapshot.is_begun:
+            self.snapshot = None

@@ -203,6 +203,8 @@ class PartitionLog:
         # an orderly stop does before (FL4). After a close alone the next start creates them, as after Kafka's.
         self.flushes.flush(self.local.log_end_offset)
         with self.online.during("close"):
+            # That of the log end takes its place.
+            self.flushes.drop_snapshot()
             self.producers.take_snapshot()
             self.local.close()
             # A clean start without a snapshot knows no producer (T45), so the name of this snapshot must be durable.

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import starmap
 from operator import attrgetter
 
-from storage.codec.crc32c import crc32c
+from storage.codec.crc32c import crc32c, crc32c_from
 from storage.disk.filesystem import FileSystem, OpenMode, join
 from storage.errors import CorruptSnapshot
 from storage.producers.entry import ProducerStateEntry
@@ -43,7 +43,8 @@ _NONE = -1
 # Last sequence, last offset, offset delta, timestamp of a producer whose batches are not known.
 _NO_BATCH = (-1, -1, 0, -1)
 
-assert _FRAME.size == 10 and _ENTRY.size == 46
+ENTRY_BYTES = _ENTRY.size
+assert _FRAME.size == 10 and ENTRY_BYTES == 46
 
 
 def snapshot_name(offset: int) -> str:
@@ -65,13 +66,18 @@ def list_snapshots(file_system: FileSystem, directory: str) -> list[int]:
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
     """The file's bytes, with the entries by ascending producer id."""
-    ordered = sorted(entries, key=attrgetter("producer_id"))
-    content = bytearray(_FRAME.size + len(ordered) * _ENTRY.size)
-    pack, at = _ENTRY.pack_into, _FRAME.size
-    for entry in ordered:
-        # Read directly: a property for each field would double the time of a stop with many producers.
-        last_sequence, last_offset, delta, _ = entry.batches[-1] if entry.batches else _NO_BATCH
-        first_offset = entry.transaction_first_offset
+    return frame_entries(encode_entries(sorted(entries, key=attrgetter("producer_id"))))
+
+
+def encode_entries(entries: Sequence[ProducerStateEntry]) -> bytearray:
+    """The bytes of the entries, in their order, of `ENTRY_BYTES` each."""
+    content = bytearray(len(entries) * _ENTRY.size)
+    pack, at = _ENTRY.pack_into, 0
+    for entry in entries:
+        # Read directly: a property for each field would double the time of a stop with many producers. Read once:
+        # the entry may be changing on another thread (`PreparedSnapshot`).
+        batches, first_offset = entry.batches, entry.transaction_first_offset
+        last_sequence, last_offset, delta, _ = batches[-1] if batches else _NO_BATCH
         pack(
             content,
             at,
@@ -85,12 +91,16 @@ def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
             _NONE if first_offset is None else first_offset,
         )
         at += _ENTRY.size
-    _FRAME.pack_into(content, 0, SNAPSHOT_VERSION, 0, len(ordered))
-    with memoryview(content) as view, view[_CRC_COVERS_FROM:] as covered:
-        checksum = crc32c(covered)
-    _FRAME.pack_into(content, 0, SNAPSHOT_VERSION, checksum, len(ordered))
     assert at == len(content), (at, len(content))
-    return bytes(content)
+    return content
+
+
+def frame_entries(entries: bytearray) -> bytes:
+    """The file's bytes around those of its entries."""
+    count = len(entries) // _ENTRY.size
+    assert len(entries) == count * _ENTRY.size, len(entries)
+    checksum = crc32c_from(crc32c(_COUNT.pack(count)), entries)
+    return _FRAME.pack(SNAPSHOT_VERSION, checksum, count) + entries
 
 
 def decode_snapshot(content: bytes, path: str = "snapshot") -> list[ProducerStateEntry]:
@@ -167,8 +177,13 @@ def write_snapshot(
     A crash or an OSError in the middle leaves a file that does not load. Unlike Kafka (T11) a longer file of the same
     name is emptied first: its tail would break the checksum.
     """
-    content = encode_snapshot(entries)
     path = join(directory, snapshot_name(offset))
+    write_content(file_system, path, encode_snapshot(entries), sync=sync)
+    return path
+
+
+def write_content(file_system: FileSystem, path: str, content: bytes, *, sync: bool) -> None:
+    """Write the file's bytes in place, as `write_snapshot` does."""
     file = file_system.open(path, OpenMode.CREATE)
     try:
         if file.size() > len(content):
@@ -178,4 +193,3 @@ def write_snapshot(
             file.sync()
     finally:
         file.close()
-    return path

@@ -22,7 +22,7 @@ from typing import final
 from storage.batch import RecordBatch
 from storage.batch.format import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from storage.batch.record import MAX_INT32, wrap_int64
-from storage.disk.filesystem import FileSystem, OpenMode, join
+from storage.disk.filesystem import FileSystem, join
 from storage.errors import CorruptSnapshot, InvalidProducerEpoch, InvalidTransactionState
 from storage.index.transaction_index import AbortedTransaction
 from storage.producers.entry import (
@@ -35,6 +35,7 @@ from storage.producers.entry import (
     ProducerStateEntry,
     outside_transaction,
 )
+from storage.producers.prepared_snapshot import PreparedSnapshot
 from storage.producers.snapshot import list_snapshots, read_snapshot, snapshot_name, write_snapshot
 from storage.producers.verification import TransactionVerifications, VerificationGuard
 from storage.segment import LogSegment
@@ -71,6 +72,7 @@ class ProducerStateManager:
         "_map_end_offset",
         "_max_transaction_timeout_ms",
         "_ongoing",
+        "_prepared",
         "_producer_id_expiration_ms",
         "_producers",
         "_snapshots",
@@ -104,6 +106,7 @@ class ProducerStateManager:
         self._completed: deque[OngoingTransaction] = deque()
         self._snapshots = list_snapshots(file_system, directory) if snapshots is None else list(snapshots)
         self.last_snapshot_offset = 0
+        self._prepared: PreparedSnapshot | None = None
         self._map_end_offset = 0
         self.verifications = TransactionVerifications()
         # Callers may change it while the log is open.
@@ -307,6 +310,8 @@ class ProducerStateManager:
         entry = self._producers.get(producer_id)
         if entry is None:
             entry = self._producers[producer_id] = ProducerStateEntry(producer_id)
+        if self._prepared is not None:
+            self._prepared.keep(entry)
         entry.merge(info.updated)
         assert entry.producer_epoch == info.updated.producer_epoch, (entry, info.updated)
 
@@ -515,37 +520,43 @@ class ProducerStateManager:
     def oldest_snapshot_offset(self) -> int | None:
         return self._snapshots[0] if self._snapshots else None
 
-    def take_snapshot(self, *, sync: bool = True) -> str | None:
-        """Save the state at `map_end_offset`. Returns the path; None if a snapshot from there on was taken (PS15).
+    def take_snapshot(self) -> str | None:
+        """Save the state at `map_end_offset`, on the disk on return. Returns the path; None if a snapshot from there on
+        was taken (PS15).
 
-        Without `sync` the caller must call `sync_snapshot` before the recovery point passes the offset (T12). Raises
-        OSError: a file that does not load may be left.
+        Raises OSError: a file that does not load may be left.
         """
         offset = self.map_end_offset
         if offset <= self.last_snapshot_offset:
             return None
-        path = write_snapshot(
+        path = write_snapshot(self._file_system, self._directory, offset, self._producers.values(), sync=True)
+        self._note_snapshot(offset)
+        return path
+
+    def prepare_snapshot(self, recovery_point: int) -> PreparedSnapshot | None:
+        """Begin to save the state at `map_end_offset` in a job; None where `take_snapshot` would take none.
+
+        Until `end_snapshot` the entries that appends change are copied before.
+        """
+        assert self._prepared is None, self._prepared
+        offset = self.map_end_offset
+        if offset <= self.last_snapshot_offset:
+            return None
+        self._prepared = PreparedSnapshot(
             self._file_system,
             self._directory,
             offset,
             self._producers.values(),
-            sync=sync,
+            recovery_point=recovery_point,
         )
-        self._note_snapshot(offset)
-        self.last_snapshot_offset = offset
-        assert self._snapshots[-1] >= offset, (self._snapshots, offset)
-        return path
+        return self._prepared
 
-    def sync_snapshot(self, offset: int) -> None:
-        """Sync the snapshot at `offset`, if it has not been deleted meanwhile."""
-        try:
-            file = self._file_system.open(join(self._directory, snapshot_name(offset)), OpenMode.WRITE)
-        except FileNotFoundError:
-            return
-        try:
-            file.sync()
-        finally:
-            file.close()
+    def end_snapshot(self, *, is_kept: bool) -> None:
+        """Give the file that the job has written its name, if it `is_kept`. Raises OSError."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and is_kept:
+            self._file_system.rename(prepared.unfinished_path, prepared.path)
+            self._note_snapshot(prepared.offset)
 
     def update_parent_directory(self, directory: str) -> None:
         """Use the new name of the directory; only the remembered path changes."""
@@ -598,6 +609,8 @@ class ProducerStateManager:
     def _note_snapshot(self, offset: int) -> None:
         if offset not in self._snapshots:
             insort(self._snapshots, offset)
+        self.last_snapshot_offset = max(self.last_snapshot_offset, offset)
+        assert self._snapshots[-1] >= offset, (self._snapshots, offset)
 
     def _delete_snapshots(self, offsets: Collection[int]) -> None:
         """Delete the snapshots at `offsets`, durably.

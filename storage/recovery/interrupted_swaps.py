@@ -3,6 +3,7 @@
 | suffix | at start-up |
 | --- | --- |
 | `.deleted` | deleted, but for `.checkpoint.deleted` |
+| `.snapshot.tmp` | deleted: a job that did not end |
 | `.cleaned` | deleted: a compaction that did not end |
 | `.swap` | finished, unless a `.cleaned` of the same operation is still there |
 
@@ -15,6 +16,7 @@ import logging
 from itertools import groupby
 
 from storage.disk.filesystem import FileSystem, join
+from storage.producers.prepared_snapshot import UNFINISHED_SUFFIX
 from storage.recovery.request import LoadRequest
 from storage.segment import (
     INDEX_SUFFIX,
@@ -32,7 +34,7 @@ from storage.segment.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 logger = logging.getLogger(__name__)
 
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, UNFINISHED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 # The controller's snapshots have this suffix.
 _KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX
 
@@ -74,7 +76,7 @@ def _remove_leftovers(file_system: FileSystem, directory: str) -> list[str]:
     least_cleaned = min((offset_of_name(name) or 0 for name in cleaned), default=LONG_END)
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
     undone = [name for name in swaps if (offset_of_name(name) or 0) >= least_cleaned]
-    deleted = [name for name in names if name.endswith(DELETED_SUFFIX)]
+    deleted = [name for name in names if name.endswith((DELETED_SUFFIX, UNFINISHED_SUFFIX))]
     _remove(file_system, directory, [name for name in deleted if not name.endswith(_KEPT_SUFFIX)])
     _remove(file_system, directory, undone)
     # The undone swap files must not come back without the `.cleaned` files that show they are half of a replacement.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from sim.disk.life import Life
 from storage.batch import Record, build_batch
@@ -200,6 +201,35 @@ def checkpoints(stage: Stage) -> None:
     lead(stage, epoch=1)
     flush(stage)
     checkpoint(stage)
+
+
+def run_job(log: PartitionLog, work: Callable[[], None]) -> None:
+    """Do what a job of the log does; its node takes a log offline whose job fails."""
+    with log.online.during("job", refuses=False):
+        work()
+
+
+def snapshot_job(stage: Stage) -> None:
+    """Write snapshots by jobs, while producers change and the log is cut."""
+    with_topic(stage, 1)
+    stage.log().flushes.most_in_a_roll = 1
+    for producer_id in (7, 8, 9):
+        produce(stage, producer_id, 0)
+    for sequence in (1, 2):
+        stage.step("roll", lambda: stage.log().flushes.roll(now_ms=stage.now_ms), synced=True)
+        snapshot = stage.log().flushes.begin_snapshot()
+        assert snapshot is not None
+        produce(stage, 7, sequence)
+        checkpoint(stage)
+        stage.step("job", partial(run_job, stage.log(), snapshot))
+        produce(stage, 8, sequence)
+        if sequence == 2:
+            truncate(stage, stage.log().log_end_offset - 3)
+            produce(stage, 9, 1)
+        stage.step("done", stage.log().flushes.snapshot_done)
+        checkpoint(stage)
+        produce(stage, 10, sequence - 1)
+    flush(stage)
 
 
 def snapshots(stage: Stage) -> None:
@@ -418,6 +448,7 @@ WORKLOADS = tuple(
         ("truncate-fully", "a follower starts again, empty", truncate_fully),
         ("checkpoint", "recovery points, high watermarks, log starts", checkpoints),
         ("snapshot", "of many producers, at rolls and truncations", snapshots),
+        ("snapshot-job", "of many producers, by a job beside appends and a truncation", snapshot_job),
         ("stop-start", "orderly stops, a death, and the starts after them", stop_and_start),
         ("stop-small", "an orderly stop of one segment", stop_small),
         ("retention", "segments are deleted from the front", retention),

@@ -13,6 +13,7 @@ from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.leader import promises_flush
 from cluster.core.replica.replica import Replica
 from storage.config import LONG_MAX
+from storage.disk.handle_pool import OUT_OF_HANDLES
 from storage.errors import StorageError
 
 FLUSH_TIMER = "logs.flush"
@@ -48,7 +49,12 @@ class Flushes:
         self.start(now_ms)
 
     def maybe_flush(self, replica: Replica) -> bool:
-        """Starts a flush if flush.messages is reached and none runs. Returns whether it did."""
+        """Starts a flush if flush.messages is reached and none runs. Returns whether it did.
+
+        Starts to write a snapshot, too, that a roll has left to a job.
+        """
+        if replica.log.flushes.snapshot is not None:
+            self._write_snapshot(replica)
         up_to = replica.log.flushes.wanted
         if replica.is_flushing or up_to is None:
             return False
@@ -87,7 +93,7 @@ class Flushes:
             # The replica was deleted meanwhile.
             return
         if error is not None:
-            self._fail(replica, error)
+            self._fail(replica, "flush", error)
             return
         replica.flushed_ms = now_ms
         # After a truncation in between, less than `up_to` is noted.
@@ -101,9 +107,34 @@ class Flushes:
         self._context.advance_high_watermark(replica, now_ms)
         self._context.touch(replica.topic_partition)
 
-    def _fail(self, replica: Replica, error: Exception) -> None:
+    def _write_snapshot(self, replica: Replica) -> None:
+        snapshot = replica.log.flushes.begin_snapshot()
+        if snapshot is None:
+            return
+
+        def then(_: int, error: Exception | None) -> None:
+            # A replica that was deleted meanwhile needs no snapshot.
+            if self._context.replicas.get(replica.topic_partition) is replica:
+                self._on_snapshot_written(replica, error)
+
+        self._context.outbox.run_job("snapshot", snapshot, then)
+
+    def _on_snapshot_written(self, replica: Replica, error: Exception | None) -> None:
+        flushes = replica.log.flushes
+        if isinstance(error, OSError) and error.errno in OUT_OF_HANDLES:
+            # The disk is sound, and a log needs no snapshot: a start reads more of its batches.
+            flushes.drop_snapshot()
+        elif error is not None:
+            self._fail(replica, "snapshot", error)
+            return
+        try:
+            flushes.snapshot_done()
+        except StorageError as failure:
+            self._fail(replica, "snapshot", failure)
+
+    def _fail(self, replica: Replica, action: str, error: Exception) -> None:
         """Takes the log's directory offline: it is not known any more what the disk holds (PRO-9)."""
-        failure = StorageError(f"flush of {replica.topic_partition}: {error}")
+        failure = StorageError(f"{action} of {replica.topic_partition}: {error}")
         failure.__cause__ = error
         try:
             self._context.logs.on_disk_failed(replica.log, failure)

@@ -91,24 +91,9 @@ def test_ps15_snapshot_is_named_by_the_map_end_and_taken_once(
     assert manager.take_snapshot() == "/log/00000000000000000001.snapshot"
     assert manager.take_snapshot() is None
     manager.reached(5)
-    manager.take_snapshot(sync=False)
+    manager.take_snapshot()
     assert names(file_system) == manager.snapshot_offsets == [1, 5]
     assert manager.last_snapshot_offset == 5
-
-
-def test_t12_snapshot_without_sync_is_durable_after_sync_snapshot() -> None:
-    disk, file_system = new_disk()
-    manager = ProducerStateManager(file_system, "/log")
-    append(manager, data(0, 0))
-    path = manager.take_snapshot(sync=False)
-    assert path is not None
-    manager.sync_snapshot(1)
-    manager.sync_snapshot(99)
-    file_system.sync_directory("/log")
-    disk.lose_power("none")
-    again = ProducerStateManager(disk.file_system(Life()), "/log")
-    again.truncate_and_reload(0, 1, NOW)
-    assert sorted(again.producers) == [PID]
 
 
 @pytest.mark.covers(
