@@ -312,7 +312,7 @@ class Fetchers:
         if 0 <= answer.log_end_offset < log.local.log_end_offset:
             self._truncations.truncate_in_part(now_ms, replica, answer.log_end_offset)
         elif answer.log_start_offset > log.local.log_end_offset:
-            self._truncations.truncate_fully(now_ms, replica, answer.log_start_offset)
+            self._truncations.start_again(now_ms, replica, answer.log_start_offset)
             # The recovery point is below the new start: where a flush is promised, the next fetch waits for one.
             self._flushes.maybe_flush(replica)
         else:

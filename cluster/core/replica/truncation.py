@@ -109,6 +109,17 @@ class Truncations:
         assert log.local.log_end_offset <= log_end_offset, (log.local.log_end_offset, log_end_offset)
         self._report(replica, log_end_offset, high_watermark)
 
+    def start_again(self, now_ms: int, replica: Replica, start_at: int) -> None:
+        """Does what `truncate_fully` does or, where that would delete many segments, deletes the last ones.
+
+        Only for an answer to a fetch: that of the next one asks for the rest. Raises StorageError.
+        """
+        segments = replica.log.local.segments
+        if len(segments) > SEGMENTS_A_STEP:
+            self.truncate_in_part(now_ms, replica, segments.first_base_offset)
+        else:
+            self.truncate_fully(now_ms, replica, start_at)
+
     def truncate_fully(self, now_ms: int, replica: Replica, start_at: int) -> None:
         """Starts the log again, empty, at `start_at`: the leader has none of its records any more (EPC-9, KAFKA-9491).
 

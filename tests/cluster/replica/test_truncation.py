@@ -72,6 +72,16 @@ def test_fet11_a_follower_far_above_the_leaders_end_is_cut_in_several_rounds() -
         assert (setup.end, asked_of(send).fetch_offset) == (expected, expected)
 
 
+def test_fet11_a_follower_of_many_segments_starts_again_in_several_rounds() -> None:
+    setup, send = with_many_segments(SEGMENTS_A_STEP + 9)
+    fields = {"error": ErrorCode.OFFSET_OUT_OF_RANGE, "log_start_offset": 50, "log_end_offset": 60}
+    for expected in (9, 50):
+        send = only_sent(setup.answer_fetch(send, **fields), FetchRequest)
+        assert (setup.end, asked_of(send).fetch_offset) == (expected, expected)
+    log = setup.replica.log
+    assert (log.log_start_offset, len(log.local.segments)) == (50, 1)
+
+
 def test_epc2_an_unknown_epoch_is_cut_to_the_end_of_our_next_lower_one() -> None:
     setup, send = following((1, 5), (4, 5))
     effects = setup.answer_fetch(send, diverging=diverging(3, 8))
