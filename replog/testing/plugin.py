@@ -13,15 +13,18 @@ test prints its story and the command that repeats it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Literal, final
 
 import pytest
 
 from replog.testing.real_cluster import RealCluster
 from sim.seed_range import Seeds, check_seed
+
+if TYPE_CHECKING:
+    from replog.testing.sim_cluster import SimCluster
 
 SEED = "--replog-seed"
 SEEDS = "--replog-seeds"
@@ -63,20 +66,48 @@ def replog_seed(request: pytest.FixtureRequest) -> int:
 
 @final
 class SimClusters:
-    """Makes the simulated clusters of one test, and keeps them for its end."""
+    """The type of the fixture `sim_cluster`: makes the simulated clusters of one test, and keeps them for its end."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self.made: list[Any] = []
+        self.made: list[SimCluster] = []
 
-    def __call__(self, **arguments: Any) -> Any:
+    def __call__(
+        self,
+        *,
+        seed: int | None = None,
+        brokers: int = 3,
+        topics: Mapping[str, Mapping[str, object]] | None = None,
+        settings: Mapping[str, int] | None = None,
+        transport: Literal["stream", "datagram"] = "stream",
+    ) -> SimCluster:
         """Returns a SimCluster with these arguments; its seed is that of the test, unless one is given."""
         # It is imported late: a plugin is loaded by every pytest of the environment.
         from replog.testing.sim_cluster import SimCluster
 
-        cluster = SimCluster(**{"seed": self.seed, **arguments})
+        cluster = SimCluster(
+            seed=self.seed if seed is None else seed,
+            brokers=brokers,
+            topics=topics,
+            settings=settings,
+            transport=transport,
+        )
         self.made.append(cluster)
         return cluster
+
+
+@final
+class RealClusters:
+    """The type of the fixture `real_cluster`: makes and starts the real clusters of one test."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self._directory, self._stack, self._count = directory, stack, 0
+
+    def __call__(self, *options: str, nodes: int = 3) -> RealCluster:
+        """Returns a RealCluster that serves; `options` are those of `replog up`. Raises ClusterNotReady."""
+        path = self._directory / f"cluster-{self._count}"
+        self._count += 1
+        return self._stack.enter_context(RealCluster(path, *options, nodes=nodes))
 
 
 _CLUSTERS = pytest.StashKey[SimClusters]()
@@ -93,15 +124,10 @@ def sim_cluster(request: pytest.FixtureRequest, replog_seed: int) -> Generator[S
 
 
 @pytest.fixture
-def real_cluster(tmp_path: Path) -> Generator[Callable[..., RealCluster], None, None]:
+def real_cluster(tmp_path: Path) -> Generator[RealClusters, None, None]:
     """A maker of real clusters: each is started, and every process has ended after the test."""
     with ExitStack() as stack:
-
-        def make(*options: str, nodes: int = 3) -> RealCluster:
-            number = len(list(tmp_path.glob("cluster-*")))
-            return stack.enter_context(RealCluster(tmp_path / f"cluster-{number}", *options, nodes=nodes))
-
-        yield make
+        yield RealClusters(tmp_path, stack)
 
 
 @pytest.hookimpl(wrapper=True)

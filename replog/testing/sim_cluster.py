@@ -94,21 +94,27 @@ class SimCluster:
         )
 
     def leader(self, topic: str = "t", partition: int = 0) -> int:
-        """Returns the broker that the controller has elected last, -1 before the first election."""
-        return self._run.ghost.partition(f"{topic}-{partition}").leader
+        """Returns the broker that the controller has elected last, -1 before the first election.
+
+        Raises ValueError for a partition that the cluster does not have, as `isr` does.
+        """
+        return self._run.ghost.partition(self._partition(topic, partition)).leader
 
     def isr(self, topic: str = "t", partition: int = 0) -> tuple[int, ...]:
         """Returns the in-sync replicas as the controller has committed them."""
-        return self._run.ghost.partition(f"{topic}-{partition}").isr
+        return self._run.ghost.partition(self._partition(topic, partition)).isr
 
     def ends(self, broker: int, topic: str = "t", partition: int = 0) -> tuple[int, int]:
         """Returns high watermark and log end offset (both exclusive) of a replica. Raises KeyError if the broker is
-        down or has no such replica.
+        down or has no such replica, ValueError for a broker or a partition that the cluster does not have.
         """
-        core = self._run.cluster.brokers[broker].core
+        name, core = self._partition(topic, partition), self._node(broker).core
         if not isinstance(core, Broker):
             raise KeyError(f"broker {broker} is down")
-        log = core.replicas()[TopicPartition(topic, partition)].log
+        replica = core.replicas().get(TopicPartition(topic, partition))
+        if replica is None:
+            raise KeyError(f"broker {broker} has no replica of {name}")
+        log = replica.log
         return log.high_watermark, log.log_end_offset
 
     def is_up(self, who: Who) -> bool:
@@ -117,9 +123,9 @@ class SimCluster:
     # Time and load
 
     def advance(self, milliseconds: int) -> None:
-        """Let virtual time pass. Raises RuleViolated."""
-        if milliseconds < 0:
-            raise ValueError(f"milliseconds: expected 0 or more, got {milliseconds}")
+        """Let virtual time pass. Raises RuleViolated, and ValueError unless `milliseconds` is a whole number from 0."""
+        if not isinstance(milliseconds, int) or milliseconds < 0:
+            raise ValueError(f"milliseconds: expected a whole number of 0 or more, got {milliseconds!r}")
         self._pass_us(milliseconds * 1_000)
         self.check()
 
@@ -135,8 +141,13 @@ class SimCluster:
 
         Returns each send. Its `outcome` is OPEN until time has passed, then OK with `partition` and `offset`, FAIL if
         the record is in no log, or INFO if nobody knows. Raises ValueError for a value that was sent before: the
-        checkers recognise a record by its value; and for a topic that the cluster does not have.
+        checkers recognise a record by its value; and for a topic that the cluster does not have. Raises TypeError for a
+        text in place of a list of them.
         """
+        if isinstance(records, str):
+            raise TypeError(f"records: expected a number or a list of texts, got the text {records!r}")
+        if isinstance(records, int) and records < 0:
+            raise ValueError(f"records: expected 0 or more, got {records}")
         producer = self._producer(topic, acks)
         values: Iterable[str | None] = [None] * records if isinstance(records, int) else records
         first = len(self._run.history.sends)
@@ -146,19 +157,25 @@ class SimCluster:
         return self._run.history.sends[first:]
 
     def _producer(self, topic: str, acks: Acks) -> ProducerShell:
+        self._check_topic(topic)
         for producer in self._run.cluster.producers:
             if producer.model.topic == topic and producer.model.acks == acks:
                 return producer
-        known = dict.fromkeys(producer.model.topic for producer in self._run.cluster.producers)
-        raise ValueError(f"no topic {topic!r}: the cluster has {', '.join(known)}; acks: {acks!r} of {ACKS}")
+        raise ValueError(f"acks: expected one of {', '.join(map(repr, ACKS))}, got {acks!r}")
 
     def consumed(self, topic: str = "t") -> list[ReadOperation]:
-        """Returns every record of the topic that its consumer has read so far."""
+        """Returns the records that the topic's consumer has read so far. Raises ValueError for an unknown topic."""
+        self._check_topic(topic)
         reads = self._run.history.reads
         return [read for read in reads if read.partition.rpartition("-")[0] == topic]
 
     def alter_topic(self, topic: str, config: Mapping[str, str]) -> None:
-        """Ask the controller to change properties of a topic; an empty value means the default again."""
+        """Ask the controller to change properties of a topic; an empty value means the default again.
+
+        Raises ValueError for a topic that the cluster does not have, and for a property that no topic may have.
+        """
+        self._check_topic(topic)
+        LogConfig.from_properties({key: value for key, value in config.items() if value != ""})
         self._tell(f"alter {topic}: {', '.join(f'{key}={value}' for key, value in config.items())}")
         self._run.cluster.admin.ask(AlterTopicConfigsRequest(name=topic, configs=tuple(config.items())))
 
@@ -197,7 +214,7 @@ class SimCluster:
         self, who: Who, byte: int, keep: PowerLoss | None = None, *, topic: str = "t", partition: int = 0
     ) -> None:
         """Let a broker write `byte` bytes of its next batch. Then its process dies or, with `keep`, its machine."""
-        node, log = self._node(who), f"{topic}-{partition}"
+        node, log = self._node(who), self._partition(topic, partition)
         if not node.is_up or not node.has_log(log):
             return
         self._tell(f"{node.name} will write {byte} bytes of its next batch of {log} and die (keep {keep})")
@@ -307,10 +324,25 @@ class SimCluster:
     def _node(self, who: Who) -> Node:
         if who == "controller":
             return self._run.cluster.controller
-        number = self.leader(next(iter(self._run.scenario.topics))) if who == "leader" else int(who)
+        number = self.leader(next(iter(self._run.scenario.topics))) if who == "leader" else who
         if number not in self._run.cluster.brokers:
-            raise ValueError(f"no broker {number}: the cluster has {', '.join(map(str, self.brokers))}")
+            known = ", ".join(map(str, self.brokers))
+            raise ValueError(
+                f"no broker {number!r}: the cluster has {known}; `leader` and `controller` are names"
+            )
         return self._run.cluster.brokers[number]
+
+    def _check_topic(self, topic: str) -> None:
+        if topic not in self._run.scenario.topics:
+            raise ValueError(f"no topic {topic!r}: the cluster has {', '.join(self._run.scenario.topics)}")
+
+    def _partition(self, topic: str, partition: int) -> str:
+        """Returns the name of a partition. Raises ValueError for one that the cluster does not have."""
+        self._check_topic(topic)
+        count = self._run.scenario.topics[topic].partitions
+        if not 0 <= partition < count:
+            raise ValueError(f"no partition {topic}-{partition}: {topic} has {count}, numbered from 0")
+        return f"{topic}-{partition}"
 
 
 def _truncate(node: Node, path: str, offset: int, now_ms: int) -> int:

@@ -52,6 +52,50 @@ def send(producer: Producer, consumer: Consumer) -> None:
     ProducerConfig(linger="5")  # Unexpected keyword argument "linger"
 """
 
+# Tests of a user, of which one fails. They are typed, and mypy knows what the fixtures make.
+TESTS = """
+from hypothesis import given, settings
+from hypothesis.stateful import rule
+from replog import Scenario
+from replog.testing import Outcome, RealCluster, RealClusters, SimCluster, SimClusterMachine, SimClusters, strategies
+
+def test_holds(sim_cluster: SimClusters) -> None:
+    cluster: SimCluster = sim_cluster(brokers=3, topics={"t": {"replicas": 3}})
+    (sent,) = cluster.produce(["a"])
+    cluster.advance(500)
+    assert sent.outcome is Outcome.OK and [read.value for read in cluster.consumed()] == ["a"]
+
+def test_fails(sim_cluster: SimClusters) -> None:
+    cluster = sim_cluster()
+    cluster.kill("leader")
+    assert cluster.now_ms < 0
+
+@settings(max_examples=3, deadline=None, database=None)
+@given(strategies.scenarios(strategies.crashes(), most=2))
+def test_drawn(scenario: Scenario) -> None:
+    assert len(scenario.steps) <= 2
+
+def make(real_cluster: RealClusters) -> RealCluster:
+    return real_cluster("--config", "default.replication.factor=2", nodes=2)
+
+class Machine(SimClusterMachine):
+    topics = {"orders": {"partitions": 2}}
+
+    @rule()
+    def send(self) -> None:
+        self.cluster.produce(1, topic="orders")
+"""
+WRONG_TESTS = """
+from replog.testing import RealClusters, SimClusters
+
+def test(sim_cluster: SimClusters, real_cluster: RealClusters) -> None:
+    sim_cluster(broker=5)  # Unexpected keyword argument "broker"
+    sim_cluster().advanse(5)  # "SimCluster" has no attribute "advanse"
+    sim_cluster().kill("follower")  # incompatible type "Literal['follower']"
+    sim_cluster().power_loss(1, keep="some")  # incompatible type "Literal['some']"
+    real_cluster(nodes="2")  # incompatible type "str"; expected "int"
+"""
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
@@ -125,6 +169,33 @@ def test_mypy_finds_wrong_uses_of_the_public_names(installed: Installed) -> None
         assert reason in errors[number]
 
 
+@pytest.mark.slow
+def test_a_users_tests_run_and_a_failure_prints_its_story_and_the_command_that_repeats_it(
+    installed: Installed,
+) -> None:
+    (installed.directory / "test_of_user.py").write_text(TESTS)
+    pytest_there = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_of_user.py")
+    done = installed.run(*pytest_there, "--replog-seed", "7")
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
+    assert "1 failed, 2 passed" in done.stdout
+    assert "replog: the story of the run" in done.stdout and "kill broker-" in done.stdout
+    assert "\npytest 'test_of_user.py::test_fails' --replog-seed 7\n" in done.stdout
+    without = installed.run(*pytest_there, "-p", "no:replog", "-k", "holds")
+    assert "fixture 'sim_cluster' not found" in without.stdout
+
+
+@pytest.mark.slow
+def test_mypy_knows_the_types_of_the_fixtures(installed: Installed) -> None:
+    (installed.directory / "test_typed.py").write_text(TESTS)
+    done = installed.run("-m", "mypy", "--strict", "--no-pretty", "test_typed.py")
+    assert (done.returncode, done.stdout) == (0, "Success: no issues found in 1 source file\n"), done.stderr
+    errors = found_by_mypy(installed, WRONG_TESTS, "error")
+    expected = comments(WRONG_TESTS, "  # ")
+    assert errors.keys() == expected.keys()
+    for number, reason in expected.items():
+        assert reason in errors[number]
+
+
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
@@ -136,6 +207,11 @@ def test_mypy_finds_wrong_uses_of_the_public_names(installed: Installed) -> None
         ('from replog import Producer\nProducer("").send("orders", b"v").result().off', "offset"),
         ('from replog import AsyncProducer\nAsyncProducer("").send_and', "send_and_wait"),
         ("from replog import PartitionLog\nPartitionLog.op", "open"),
+        ("from replog.testing import Sim", "SimClusters"),
+        (
+            "from replog.testing import SimClusters\ndef test(made: SimClusters) -> None:\n    made().adv",
+            "advance",
+        ),
     ],
 )
 def test_an_editor_completes(editor: LanguageServer, typed: str, expected: str) -> None:

@@ -7,7 +7,8 @@
 | `yaml` | is loaded as a scenario, and kept under its own name for the commands that follow |
 | others | must stand after `<!-- not run: REASON -->` |
 
-`<!-- slow: REASON -->` before a block keeps it out of the fast run.
+`<!-- slow: REASON -->` before a block keeps it out of the fast run. `<!-- file: NAME -->` before one keeps it as a file
+for the commands that follow; it is not run.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ MAX_NODES = 9
 _BLOCK = RawFencedCodeBlockLexer(re.compile(r"(?P<language>[^\n]*)\n"))
 # Directives, such as `{click}`, are no examples: the generator fills them in.
 _DIRECTIVE = re.compile(r"\{[\w:-]+\}")
-_MARK = re.compile(r"<!-- (not run|slow): ([^\n]+?) -->\s*\Z")
+_MARK = re.compile(r"<!-- (not run|slow|file): ([^\n]+?) -->\s*\Z")
 _ONLY_BLANK = re.compile(r"\s*\Z")
 _PORT = re.compile(r"\b(190(?:9[2-9]|100)|20092)\b")
 _UP = re.compile(r"\breplog up\b(?![^|;&\n]*--port)")
@@ -53,6 +54,7 @@ class Block:
     text: str
     not_run: str | None
     slow: str | None
+    file: str | None
     # The text between this block and the one before is blank.
     follows_at_once: bool
 
@@ -89,6 +91,7 @@ def _block(page: Path, example: Example, before: str) -> Block:
         text=str(example.parsed["source"]),
         not_run=reason if kind == "not run" else None,
         slow=reason if kind == "slow" else None,
+        file=reason if kind == "file" else None,
         follows_at_once=_ONLY_BLANK.match(before) is not None,
     )
 
@@ -138,6 +141,8 @@ class Reader:
     def read(self, block: Block, printed_by_python: Block | None = None) -> None:
         """Run one block. Raises AssertionError with what was printed if that is not what the page says."""
         match block.language:
+            case _ if block.file is not None:
+                (self._directory / block.file).write_text(block.text, encoding="utf-8")
             case "console":
                 for command in commands_of(block.text):
                     self._check(block, command)

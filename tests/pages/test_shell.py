@@ -91,6 +91,16 @@ x = 1
 ```console
 $ false && true
 ```
+
+<!-- file: kept.py -->
+```python
+1 / 0
+```
+
+```console
+$ cat kept.py
+1 / 0
+```
 """
 
 
@@ -98,11 +108,20 @@ def test_a_page_is_read_in_order_and_its_marks_are_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE, encoding="utf-8")
     blocks = blocks_of(page)
-    assert [block.language for block in blocks] == ["console", "python", "text", "toml", "console"]
-    assert [block.not_run for block in blocks] == [None, None, None, "it says so", None]
-    assert [block.slow for block in blocks] == [None, None, None, None, "it says so"]
+    assert [block.language for block in blocks] == [
+        "console",
+        "python",
+        "text",
+        "toml",
+        "console",
+        "python",
+        "console",
+    ]
+    assert [block.not_run for block in blocks] == [None, None, None, "it says so", None, None, None]
+    assert [block.slow for block in blocks] == [None, None, None, None, "it says so", None, None]
+    assert [block.file for block in blocks] == [*[None] * 5, "kept.py", None]
     steps = list(steps_of(blocks))
-    assert [output is not None for _, output in steps] == [False, True, False]
+    assert [output is not None for _, output in steps] == [False, True, False, False, False]
     with Reader(tmp_path) as reader:
         for block, output in steps:
             reader.read(block, output)

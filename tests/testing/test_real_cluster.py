@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from replog import Consumer, OffsetReset, Producer
-from replog.testing import RealCluster
+from replog.testing import ClusterNotReady, RealCluster, RealClusters
 from replog.testing.plugin import real_cluster  # noqa: F401
-from replog.testing.real_cluster import ClusterNotReady
-
-Make = Callable[..., RealCluster]
 
 
 def test_a_real_cluster_serves_and_a_killed_node_comes_back(request: pytest.FixtureRequest) -> None:
-    make: Make = request.getfixturevalue("real_cluster")
+    make: RealClusters = request.getfixturevalue("real_cluster")
     cluster = make("--config", "default.replication.factor=2", nodes=2)
     cluster.command("topics", "create", "t", "--bootstrap-server", cluster.bootstrap)
     with Producer(cluster.bootstrap) as producer:

@@ -9,6 +9,7 @@ from sim.bugs import install
 from sim.hosts.history import Outcome
 from sim.run import Verdict
 from sim.scenario.model import ScenarioError
+from storage.errors import ConfigError
 
 
 @pytest.fixture
@@ -151,6 +152,25 @@ def test_wrong_arguments_are_refused_with_what_would_be_right(cluster: SimCluste
         cluster.produce(topic="x")
     with pytest.raises(ValueError, match="no broker 7: the cluster has 1, 2, 3"):
         cluster.kill(7)
+    with pytest.raises(ValueError, match="no broker 'follower': the cluster has 1, 2, 3"):
+        cluster.kill("follower")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no broker 0"):
+        cluster.ends(0)
+    for look in (cluster.leader, cluster.isr, cluster.consumed):
+        with pytest.raises(ValueError, match="no topic 'x': the cluster has t"):
+            look("x")
+    with pytest.raises(ValueError, match="no partition t-1: t has 1, numbered from 0"):
+        cluster.isr("t", 1)
+    with pytest.raises(ValueError, match="no topic 'x'"):
+        cluster.alter_topic("x", {})
+    with pytest.raises(ConfigError, match=r"no\.such"):
+        cluster.alter_topic("t", {"no.such": "1"})
+    with pytest.raises(ValueError, match="acks: expected one of 'all', 1, 0, got 2"):
+        cluster.produce(acks=2)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="got the text 'abc'"):
+        cluster.produce("abc")
+    with pytest.raises(ValueError, match="records: expected 0 or more, got -1"):
+        cluster.produce(-1)
     with pytest.raises(ValueError, match="no job 'nap'"):
         cluster.kill_at_job(1, "before", "nap")
     with pytest.raises(ValueError, match="milliseconds"):
