@@ -23,6 +23,7 @@ from sim.scenario.schema_command import schema
 from sim.seed_range import MOST_SEEDS, Seeds
 from sim.seeds import Job, default_jobs
 from sim.seeds_output import print_seeds
+from sim.shrink.commands import shrink
 from sim.swarm.commands import swarm
 from sim.view.recording import TooManyEvents
 from sim.view.write import page_beside, write_view
@@ -58,6 +59,7 @@ sim.add_command(check_command(_parse_seeds))
 sim.add_command(schema)
 sim.add_command(swarm)
 sim.add_command(bugs_command)
+sim.add_command(shrink)
 
 
 @sim.command("list")

@@ -33,8 +33,11 @@ ORDERS = {
     ),
     "cluster.shell": "clients server incoming runtime transport streams engine wire",
     "sim": (
-        "commands view determinism detection swarm seeds_output seeds run seed_range bundled judgement sometimes"
+        "commands shrink view determinism detection swarm seeds_output seeds run seed_range bundled judgement sometimes"
         " outages cluster watch story witness faults checkers hosts disk world scenario bugs"
+    ),
+    "sim.shrink": (
+        "commands report telling likelihood again passes events surroundings search ddmin trial families data"
     ),
     "sim.swarm": (
         "commands output campaign groups results job drawing plans workload topology settings profiles choices"

@@ -60,6 +60,10 @@ class World(Environment):
         """The time that every node's clock shows."""
         return ORIGIN_MS + self.now_us // 1000
 
+    def draw_ties_again(self, bits: int) -> None:
+        """Order the ties of what is scheduled from now on in another way, which depends on `bits`."""
+        self._tie_seed ^= bits
+
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
         """Schedule a process or timeout of SimPy; such events of one instant run in the order of scheduling."""
         assert type(delay) is int, f"virtual time is an integer count of microseconds, not {delay!r}"

@@ -1,0 +1,141 @@
+"""The command `replog sim shrink`, which makes a failing scenario small."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from sim.bugs import BugError, install
+from sim.bundled import find_scenario
+from sim.scenario.model import ScenarioError
+from sim.scenario.values import parse_duration
+from sim.seed_range import MOST_SEEDS
+from sim.seeds import default_jobs
+from sim.shrink.data import Data, read_data
+from sim.shrink.report import NothingFails, Shrunk, Size, shrink_failure
+from sim.shrink.search import Failing
+from sim.swarm.drawing import draw
+
+MOST_TRIALS = 2_000
+UNUSABLE_INPUT = 2
+INTERRUPTED = 3
+UNPROVEN = 4
+
+
+def _parse_budget(ctx: click.Context, param: click.Parameter, text: str) -> float:
+    try:
+        return parse_duration(text) / 1e6
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command()
+@click.argument("scenario", required=False)
+@click.option("--seed", type=click.IntRange(0, MOST_SEEDS), help="The seed with which SCENARIO fails.")
+@click.option(
+    "--swarm",
+    type=click.IntRange(0, MOST_SEEDS),
+    metavar="N",
+    help="Shrink what this seed of the swarm draws.",
+)
+@click.option("--bug", metavar="NAME", help="Plant a known bug first. An unknown NAME prints the list.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="min.yaml",
+    show_default=True,
+    help="Write the small scenario to this file.",
+)
+@click.option(
+    "--budget",
+    default="120s",
+    show_default=True,
+    callback=_parse_budget,
+    help="The processor time that the search may take; proof and likelihood come on top.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    help="Runs at the same time, each in a process.  [default: the processors]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def shrink(
+    scenario: str | None,
+    seed: int | None,
+    swarm: int | None,
+    bug: str | None,
+    out: Path,
+    budget: float,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Take away from a failing scenario all that its failure does not need.
+
+    SCENARIO is a bundled scenario or a file, as for `replog sim run`. Whatever fails with the same kind of violation
+    is kept: fewer faults, clients, brokers and records, the defaults instead of settings, rounder times. The small
+    scenario is run again in two new interpreters, and then written. Ctrl-C ends the search and keeps the best so far.
+
+    Exit status: 0 it is written, 2 the input was unusable or does not fail, 3 interrupted, and the best so far is
+    written, 4 the result does not fail each time.
+    """
+    logging.getLogger().addHandler(logging.NullHandler())
+    try:
+        data, chosen = _asked(scenario, seed, swarm)
+        if bug is not None:
+            with install(bug):
+                pass
+        # A collection in a child would write to, and so copy, the memory that it shares.
+        gc.collect()
+        gc.freeze()
+        shrunk = shrink_failure(
+            data, chosen, bug, jobs=jobs or default_jobs(), budget_s=budget, most_trials=MOST_TRIALS,
+            cpu_clock=_children_cpu(), on_smaller=_print_smaller,
+        )  # fmt: skip
+        out.write_text(shrunk.as_yaml(str(out)), encoding="utf-8")
+    except (ScenarioError, BugError, NothingFails, OSError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(UNUSABLE_INPUT)
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    click.echo(json.dumps(shrunk.as_json(str(out))) if as_json else "\n".join(shrunk.lines(str(out))))
+    sys.exit(_status(shrunk))
+
+
+def _asked(scenario: str | None, seed: int | None, swarm: int | None) -> tuple[Data, int]:
+    """Returns the data and the seed that the options name. Raises ScenarioError, or a usage error."""
+    if swarm is not None:
+        if scenario is not None or seed is not None:
+            raise click.UsageError("--swarm N is scenario and seed at once")
+        return dict(draw(swarm).parts), swarm
+    if scenario is None or seed is None:
+        raise click.UsageError("missing SCENARIO and --seed N, or --swarm N")
+    return read_data(find_scenario(scenario)), seed
+
+
+def _children_cpu() -> Callable[[], float]:
+    """Returns a clock of the processor time of the processes that end from now on, in seconds."""
+    begin = os.times()
+
+    def passed() -> float:
+        now = os.times()
+        return now.children_user + now.children_system - begin.children_user - begin.children_system
+
+    return passed
+
+
+def _print_smaller(name: str, best: Failing) -> None:
+    click.echo(f"{name}: {Size.of(best)}", err=True)
+
+
+def _status(shrunk: Shrunk) -> int:
+    if not shrunk.proof.holds:
+        return UNPROVEN
+    return INTERRUPTED if shrunk.is_interrupted else 0

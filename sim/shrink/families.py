@@ -1,0 +1,44 @@
+"""Rules for which failures count as the same one: a smaller run often meets one mistake at another checker.
+
+Two failures are alike if their signatures are equal or their checkers are of one family. An error that ended a run is
+alike to the same error only.
+"""
+
+from __future__ import annotations
+
+from sim.seeds import ERROR
+
+# Each line: checkers that report one mistake, whichever of them looks first.
+FAMILIES: tuple[frozenset[str], ...] = (
+    # Replicas whose logs differ, or records that are lost.
+    frozenset(
+        {
+            "committed-prefix", "truncation", "log-matching", "leader-completeness", "replicas-agree",
+            "in-sync-replicas", "min-in-sync", "high-watermark", "history", "client-history", "excuses",
+        }
+    ),
+    # Records acknowledged too early, and what becomes of them.
+    frozenset({"acknowledged-committed", "acknowledged-durable", "history"}),
+    # Records twice, or in another order.
+    frozenset({"producer-sequences", "log-shape", "history", "client-history"}),
+    # A damaged log that a start takes as sound.
+    frozenset({"recovery", "log-shape", "replicas-agree"}),
+    # Decisions of the controller, and who obeys them.
+    frozenset({"elections", "isr-members", "partition-changes", "one-leader", "roles", "fencing"}),
+    # Something that should have happened by now.
+    frozenset({"convergence", "fail-over", "waits-in-vain", "parked-fetches"}),
+)  # fmt: skip
+
+
+def checker_of(signature: str) -> str:
+    return signature.partition(":")[0]
+
+
+def are_alike(first: str, second: str) -> bool:
+    """Whether two signatures of `sim.swarm.groups` count as the same failure; an empty one is no failure."""
+    if not first or not second:
+        return False
+    checkers = {checker_of(first), checker_of(second)}
+    if ERROR in checkers:
+        return first == second
+    return len(checkers) == 1 or any(checkers <= family for family in FAMILIES)

@@ -1,0 +1,97 @@
+"""Scenarios as data: what is left after an edit can be run, and reads as a person would write it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.scenario.model import parse_scenario
+from sim.shrink.data import Data, as_yaml, neat, scenario_of, tidied
+from sim.shrink.families import are_alike
+from sim.shrink.search import Failing
+from sim.shrink.surroundings import partitions
+from sim.shrink.telling import five_lines
+from sim.shrink.trial import Outcome
+from sim.swarm.drawing import draw
+
+SMALL: Data = {
+    "scenario": "small",
+    "topics": {"t": {"partitions": 3, "replicas": 3, "config": {}}},
+    "producers": [{"topic": "t", "rate": "50/s", "acks": "all"}],
+    "consumers": [],
+    "steps": [{"at": "3s", "kill": "leader(t/2)", "within": "30s"}],
+}
+
+
+def test_the_file_holds_the_same_scenario() -> None:
+    for seed in range(5):
+        drawn = draw(seed)
+        assert parse_scenario(as_yaml(drawn.parts, ["a", "b"])) == drawn.scenario
+
+
+def test_what_has_its_default_is_left_out_of_the_file() -> None:
+    found = neat(SMALL)
+    assert scenario_of(found) == scenario_of(SMALL)
+    assert found == {
+        "scenario": "small",
+        "topics": {"t": {"partitions": 3}},
+        "producers": [{"topic": "t"}],
+        "steps": [{"at": "3s", "kill": "leader(t/2)"}],
+    }
+
+
+def test_steps_on_what_is_no_longer_there_go_with_it() -> None:
+    found = tidied(SMALL | {"topics": {"t": {"partitions": 1}}})
+    assert found is not None and found["steps"] == []
+
+
+def test_replicas_go_with_their_brokers() -> None:
+    found = tidied(SMALL | {"cluster": {"brokers": 1}})
+    assert found is not None and found["topics"]["t"]["replicas"] == 1
+
+
+def test_data_that_no_deletion_mends_cannot_be_run() -> None:
+    assert tidied(SMALL | {"cluster": {"settings": {"nonsense": 1}}}) is None
+    assert tidied({"scenario": "small"}) is None
+
+
+def test_steps_on_a_partition_that_goes_mean_the_first_one_instead() -> None:
+    failing = Failing(data=SMALL, seed=0, outcome=Outcome(signature="truncation: N"))
+    changes = partitions(failing, topic="t")[0]
+    assert [(change.path, change.value) for change in changes] == [
+        (("topics", "t", "partitions"), 1),
+        (("steps", 0, "kill"), "leader(t/0)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("truncation: a", "truncation: b", True),
+        ("truncation: a", "history: lost", True),
+        ("truncation: a", "calls: twice", False),
+        ("error: AssertionError: N", "error: AssertionError: N", True),
+        ("error: AssertionError: N", "error: KeyError: N", False),
+        ("error: AssertionError: N", "truncation: a", False),
+        ("", "", False),
+    ],
+)
+def test_failures_of_one_family_are_alike(first: str, second: str, expected: bool) -> None:
+    assert are_alike(first, second) is are_alike(second, first) is expected
+
+
+def test_a_story_has_five_lines_the_last_fault_and_the_failure_among_them() -> None:
+    story = (
+        "     1.000 s  controller   broker 1 is unfenced",
+        "     3.000 s               kill broker-1, the leader(t/2)",
+        "     3.500 s  controller   broker 1 is fenced",
+        "     3.600 s  broker-2     t-2: leads epoch 1 from offset 4",
+        "     3.700 s               VIOLATED truncation: t-2: lost",
+        "     3.800 s  broker-3     too late",
+    )
+    failing = Failing(data=SMALL, seed=0, outcome=Outcome(signature="truncation: N", story=story))
+    scenario = scenario_of(SMALL)
+    assert scenario is not None
+    assert five_lines(failing, scenario) == [
+        "3 brokers, topic t with 3 partitions of 3 replicas; 1 producer and 0 consumers",
+        *(line.strip() for line in story[1:5]),
+    ]
