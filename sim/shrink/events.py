@@ -88,20 +88,25 @@ def _step(failing: Failing, index: int) -> dict[str, Any]:
 
 
 def moments(failing: Failing, index: int) -> list[Edit]:
-    """Returns edits that let a step strike at a time, or with fewer conditions, or at a rounder time."""
+    """Returns edits that let a step strike at a time, or with fewer conditions, or earlier, or at a rounder time."""
     step = _step(failing, index)
     if "when" in step:
         return [*_timed(failing, index), *_sooner(step["when"], index)]
     if "at" not in step:
         return []
     at = parse_instant(step["at"])
-    return [changed(_instant_text(at, us), "steps", index, "at") for us in _rounder(at.us)]
+    earlier = [] if at.is_relative else [us for us in _EARLY_US if us < at.us]
+    return [changed(_instant_text(at, us), "steps", index, "at") for us in [*earlier, *_rounder(at.us)]]
+
+
+# A run whose faults strike early is a short one.
+_EARLY_US = (1_000_000, 2_000_000, 3_000_000)
 
 
 def _timed(failing: Failing, index: int) -> Iterator[Edit]:
     """Yields edits that give an aimed step a time: the rounder ones first, the latest before the failure last."""
     end_us = failing.outcome.at_us or parse_duration(failing.data.get("duration", "20s"))
-    for us in (1_000_000, 2_000_000, 3_000_000, end_us // 2 // 100_000 * 100_000):
+    for us in (*_EARLY_US, end_us // 2 // 100_000 * 100_000):
         if 0 < us < end_us:
             yield (
                 Change(path=("steps", index, "when"), deletes=True),

@@ -9,6 +9,7 @@ from typing import Any
 from sim.scenario.model import Scenario
 from sim.scenario.values import parse_duration
 from sim.shrink.data import Change, Edit, Path_, changed, deleted, part
+from sim.shrink.families import checker_of
 from sim.shrink.search import Failing
 
 _GRAIN_US = 100_000
@@ -48,6 +49,8 @@ def kinds(failing: Failing) -> list[Edit]:
     # A constant latency is simpler than the usual one.
     paths += [] if _is_constant(failing) else [("network", "spread")]
     paths += [("strict",), ("excuses",)]
+    # What does not agree in a short time may agree in a long one: that would be another failure.
+    paths += [] if checker_of(failing.outcome.signature) == "convergence" else [("converge",)]
     found = [deleted(*path) for path in paths if part(failing.data, path) is not None]
     return found + list(_verbs(failing))
 
