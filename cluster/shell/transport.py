@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 FINISH_TIMEOUT_S = 2.0
 Deliver = Callable[[int, ResponseBody | TransportError], None]
 Address = tuple[str, int]
+UnaryCall = grpc.aio.UnaryUnaryCall[bytes, bytes]
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -58,6 +59,19 @@ async def read_or_end(reader: Reader) -> bytes | None:
     """Reads the next frame of the peer; None at the end of the stream."""
     received = await reader.read()
     return None if received is grpc.aio.EOF else cast("bytes", received)  # type: ignore[attr-defined]
+
+
+def end_call(call: UnaryCall) -> None:
+    """Ends a call of gRPC and lets the task that waits for it go on until gRPC has reported the end.
+
+    The method `cancel` of the call would cancel that task at once, whatever gRPC still has to report.
+    What it is made of is no public name of gRPC, so a version without it gets `cancel`.
+    """
+    end = getattr(call, "_cancel", None)
+    if end is None:
+        call.cancel()
+    else:
+        end("closed")
 
 
 def loop_ms() -> int:
@@ -193,6 +207,8 @@ class Peer:
         self._outgoing = Outgoing(CODEC)
         self._streams: dict[str, GrpcStream] = {}
         self._unary: dict[int, asyncio.Task[None]] = {}
+        # The calls of gRPC under them, once they have begun.
+        self._asked: dict[int, UnaryCall] = {}
         self._alarm = Alarm(self._on_time)
 
     def send(self, effect: Send) -> None:
@@ -208,14 +224,25 @@ class Peer:
         call = effect.call
         path, frame = self._outgoing.unary.send(loop_ms(), call, body, effect.timeout_ms)
         task = self._unary[call] = asyncio.get_running_loop().create_task(self._ask(call, path, frame))
-        task.add_done_callback(lambda _: self._unary.pop(call))
+        task.add_done_callback(lambda _: self._forget(call))
         self._alarm.set(self._outgoing.unary.alarm_ms)
+
+    def _end_task(self, call: int) -> None:
+        if (asked := self._asked.get(call)) is None:
+            self._unary[call].cancel()
+        else:
+            end_call(asked)
+
+    def _forget(self, call: int) -> None:
+        del self._unary[call]
+        self._asked.pop(call, None)
 
     async def _ask(self, call: int, path: str, frame: bytes) -> None:
         unary = self._outgoing.unary
         answer: Answer | None
         try:
-            answer = unary.on_frame(call, await self._channel.unary_unary(path, None, None)(frame))
+            asked = self._asked[call] = self._channel.unary_unary(path, None, None)(frame)
+            answer = unary.on_frame(call, await asked)
         except grpc.aio.AioRpcError as error:
             answer = unary.fail(call, _reason(error))
         except (grpc.aio.UsageError, asyncio.InvalidStateError, Malformed) as error:
@@ -230,7 +257,7 @@ class Peer:
         """Ends the unary calls that are overdue, each alone."""
         unary = self._outgoing.unary
         for call, body in unary.on_time(loop_ms()):
-            self._unary[call].cancel()
+            self._end_task(call)
             self._deliver(call, body)
         self._alarm.set(unary.alarm_ms)
 
@@ -241,11 +268,23 @@ class Peer:
             stream.fail(reason)
         self._alarm.cancel()
         _deliver_soon(self._deliver, self._outgoing.end(reason))
+        await self._end_unary()
+        await self._channel.close(None)
+
+    async def _end_unary(self) -> None:
+        """Ends the unary calls and waits until gRPC has ended them too, at most FINISH_TIMEOUT_S.
+
+        What gRPC reports of a call whose task was cancelled would reach the loop after its end, and be printed there
+        (grpc/grpc#25364).
+        """
+        for call in tuple(self._unary):
+            self._end_task(call)
+        if self._unary:
+            await asyncio.wait(tuple(self._unary.values()), timeout=FINISH_TIMEOUT_S)
         waiting = tuple(self._unary.values())
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-        await self._channel.close(None)
 
 
 @final
