@@ -34,6 +34,7 @@ _FILE_OR_FOLDER = re.compile(r"[\w-][\w.-]*(?:/[\w.-]+)*(?:/|\.(?:py|jsonl|md|to
 _CLASS = re.compile(r"([A-Z][a-z]+(?:[A-Z][a-z]+)+|[A-Z][a-z]{4,})(?:\.(\w+))?(?:\(.*\))?")
 _CLASS_STATEMENT = re.compile(r"^class (\w+)", re.MULTILINE)
 _SCENARIO = re.compile(r"^scenario: (\S+)$", re.MULTILINE)
+_FILE = re.compile(r"^<!-- file: (\S+) -->$", re.MULTILINE)
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 _PART = re.compile(r"log\.([a-z]\w*)\.(\w+)(?:\(.*\))?")
 # Names of Kafka's classes and of Python's own.
@@ -87,8 +88,8 @@ def test_every_path_that_a_page_names_exists(page: Path) -> None:
     named = [found for code in code_in(page) for found in _PATH.findall(code.partition("::")[0])]
     links = [str((page.parent / link).relative_to(ROOT)) for link in _LINK.findall(text_of(page))]
     missing = [path for path in (*named, *links) if not (ROOT / path).exists()]
-    # A page's examples make a file of each of its scenarios.
-    own = {f"{name}.yaml" for name in _SCENARIO.findall(text_of(page))}
+    # A page's examples make a file of each of its scenarios, and of each block that is marked as a file.
+    own = {f"{name}.yaml" for name in _SCENARIO.findall(text_of(page))} | set(_FILE.findall(text_of(page)))
     near = [code for code in code_in(page) if _FILE_OR_FOLDER.fullmatch(code) and code not in own]
     missing += [path for path in near if not any((top / path).exists() for top in (ROOT, page.parent))]
     assert not missing
