@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import final
 
 from sim.faults.targets import Site, Targets
+from sim.scenario.link_steps import Clog, HangUp, Narrow
 from sim.scenario.steps import Cut, Heal, Isolate, Lose, Slow
 from sim.scenario.values import LinkPair
 from sim.world.network import Link
@@ -78,9 +79,10 @@ class LinkFaults:
         assert 0 <= step.share <= 100, step.share
         links = self._targets.links(step.lose, step)
         for link in links:
-            link.loss_percent = step.share
+            link.loss_percent, link.lost_method = step.share, step.only
         if links:
-            self._site.tell(f"lose {step.share}% on {step.lose.text}")
+            what = f" of {step.only}" if step.only else ""
+            self._site.tell(f"lose {step.share}%{what} on {step.lose.text}")
             self._for_a_while(links, step.lasting, f"{step.lose.text} loses nothing any more", _keep_all)
         return bool(links)
 
@@ -98,16 +100,60 @@ class LinkFaults:
             ]
         self._site.tell(f"heal {target.text}")
         for link in links:
-            link.heal()
+            self._heal(link)
         return True
+
+    def _heal(self, link: Link) -> None:
+        link.heal()
+        self._site.network.release(link)
+
+    def clog(self, step: Clog) -> bool:
+        """Keep back what the links carry."""
+        links = self._targets.links(step.clog, step)
+        for link in links:
+            assert link.clogs >= 0, (link.source, link.target, link.clogs)
+            link.clogs += 1
+        if links:
+            self._site.tell(f"clog {step.clog.text}")
+            self._for_a_while(links, step.lasting, f"unclog {step.clog.text}", self._unclog)
+        return bool(links)
+
+    def _unclog(self, link: Link) -> None:
+        link.clogs = max(0, link.clogs - 1)
+        self._site.network.release(link)
+
+    def narrow(self, step: Narrow) -> bool:
+        """Set what the links carry in a second."""
+        assert step.to > 0, step.to
+        links = self._targets.links(step.narrow, step)
+        for link in links:
+            link.bytes_per_s = step.to
+        if links:
+            self._site.tell(f"{step.narrow.text} carries {step.to} bytes a second")
+            self._for_a_while(links, step.lasting, f"{step.narrow.text} is wide again", _widen)
+        return bool(links)
+
+    def hang_up(self, step: HangUp) -> bool:
+        """Let the nodes on the left forget their connections with those on the right."""
+        links = self._targets.links(step.hang_up, step)
+        shells = {shell.node_id: shell for shell in self._targets.everyone()}
+        if links:
+            self._site.tell(f"hang up {step.hang_up.text}, without a word")
+        for link in links:
+            shells[link.source].hang_up(link.target)
+        return bool(links)
 
     def heal_all(self) -> None:
         for link in self._site.network.links():
-            link.heal()
+            self._heal(link)
 
 
 def _uncut(link: Link) -> None:
     link.cuts = max(0, link.cuts - 1)
+
+
+def _widen(link: Link) -> None:
+    link.bytes_per_s = 0
 
 
 def _speed_up(link: Link) -> None:
@@ -115,4 +161,4 @@ def _speed_up(link: Link) -> None:
 
 
 def _keep_all(link: Link) -> None:
-    link.loss_percent = 0
+    link.loss_percent, link.lost_method = 0, ""

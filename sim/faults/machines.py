@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import final
 
-from sim.faults.targets import Site, Targets
+from sim.faults.targets import Process, Site, Targets
 from sim.hosts.node import Node
+from sim.scenario.link_steps import SlowCpu
 from sim.scenario.steps import SlowDisk, StepClock
 from sim.world.time import Actor
 
@@ -19,6 +20,8 @@ class MachineFaults:
         # The number of the last step that slowed a node's disk: the end of an earlier one must not end it.
         self._slowed: dict[str, int] = {}
         self._steps = 0
+        # The same for slow processors.
+        self._slow: dict[str, tuple[Process, int]] = {}
 
     def slow_disk(self, step: SlowDisk) -> bool:
         """Let each call on the disks of the target take longer."""
@@ -40,6 +43,26 @@ class MachineFaults:
             node.disk.meter.slow_us = 0
             del self._slowed[node.name]
 
+    def slow_cpu(self, step: SlowCpu) -> bool:
+        """Let each step of the target take longer."""
+        processes = self._targets.processes(step.slow_cpu, step)
+        self._targets.bind(step, processes)
+        for process in processes:
+            self._site.tell(f"each step of {process.name} takes {step.by / 1000:g} ms longer")
+            process.slow_us = step.by
+            self._steps += 1
+            self._slow[process.name] = (process, self._steps)
+            if step.lasting is not None:
+                self._site.world.after(self._actor, step.lasting, self._hurry, (process, self._steps))
+        return bool(processes)
+
+    def _hurry(self, token: tuple[Process, int]) -> None:
+        process = token[0]
+        if self._slow.get(process.name) == token:
+            self._site.tell(f"{process.name} is fast again")
+            process.slow_us = 0
+            del self._slow[process.name]
+
     def step_clock(self, step: StepClock) -> bool:
         """Set the clocks of the target."""
         processes = self._targets.processes(step.step_clock, step)
@@ -51,6 +74,9 @@ class MachineFaults:
         return bool(processes)
 
     def heal_all(self) -> None:
+        """Make disks and processors fast again; clocks stay as they are."""
+        for token in list(self._slow.values()):
+            self._hurry(token)
         for node in (*self._site.brokers.values(), self._site.controller):
             if node.name in self._slowed:
                 self._speed_up((node, self._slowed[node.name]))

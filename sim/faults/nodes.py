@@ -9,6 +9,7 @@ from sim.disk import PowerLoss
 from sim.faults.targets import Process, Site, Targets
 from sim.hosts.node import Node
 from sim.scenario.base import Named
+from sim.scenario.link_steps import KillStart
 from sim.scenario.steps import BreakDisk, Kill, PartialWrite, Pause, Pick, Power, Restart, Stop
 from sim.scenario.values import Target
 
@@ -102,6 +103,27 @@ class NodeFaults:
         self._site.tell(what)
         strike(node)
 
+    def kill_start(self, step: KillStart) -> bool:
+        """Kill the process now, and its next one inside its start."""
+
+        def strike(node: Node) -> None:
+            node.crash()
+            token = (node, node.starts, self._generation)
+            node.start_ends_in = step.change
+            self._site.world.after(node.actor, step.down, self._start_badly, (token, step.down))
+
+        return self.each(step, step.kill_start, "kill, now and in the next start,", strike)
+
+    def _start_badly(self, token: tuple[tuple[Node, int, int], int]) -> None:
+        """Start a node whose start is to end in the middle, and start it once more later."""
+        (node, starts, generation), down_us = token
+        self._start_again((node, starts, generation))
+        if node.start_ends_in and generation == self._generation and node.starts == starts + 1:
+            node.start_ends_in = 0
+            how = "ends inside its start" if not node.is_up else "has started before its end came"
+            self._site.tell(f"{node.name} {how}")
+            self.start_after(node, down_us)
+
     def power(self, step: Power) -> bool:
         """Cut the power of the machine."""
 
@@ -185,6 +207,7 @@ class NodeFaults:
         for node in (self._site.controller, *self._site.brokers.values()):
             assert (node.life_number % 2 == 1) == node.is_up, (node.name, node.life_number)
             node.disarm()
+            node.start_ends_in = 0
             if node.disk.is_broken or node.disk.has_refused or node.disk.has_lost_writes:
                 self._mend_disk(node)
             assert not node.disk.has_faults, node.name

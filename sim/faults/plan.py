@@ -19,6 +19,7 @@ from sim.faults.targets import Site, Targets
 from sim.faults.topics import TopicFaults
 from sim.scenario.base import Step
 from sim.scenario.disk_steps import FailDisk, FailSync, LieSyncs, RestoreDisk, SaveDisk, WipeDisk
+from sim.scenario.link_steps import Clog, HangUp, KillStart, Narrow, SlowCpu
 from sim.scenario.steps import (
     AlterTopic,
     BreakDisk,
@@ -97,6 +98,11 @@ class Faults:
             DeleteTopic: self._topics.delete,
             AlterTopic: self._topics.alter,
             LagMetadata: self._topics.lag_metadata,
+            Clog: self._links.clog,
+            Narrow: self._links.narrow,
+            HangUp: self._links.hang_up,
+            SlowCpu: self._machines.slow_cpu,
+            KillStart: self._nodes.kill_start,
             FailDisk: self._disks.fail_disk,
             FailSync: self._disks.fail_sync,
             LieSyncs: self._disks.lie_syncs,

@@ -249,6 +249,10 @@ class Listener:
         call.end()
         self.rooms.leave(str(channel.connection.number), UNARY)
 
+    def connections_from(self, node_id: int) -> list[Connection]:
+        """Returns the connections that the node has made, as far as they are known here."""
+        return [each for each in self._connections.values() if each.dialer.node_id == node_id]
+
     def end_connection(self, connection: Connection) -> None:
         """The client is gone, or cannot be reached: all its streams and calls end."""
         self._connections.pop(connection.number, None)

@@ -94,6 +94,8 @@ class Node(Shell):
         self.starts = 0
         # Why the disk lost more than what was not synced when the last life ended; empty if it did not.
         self.damage = ""
+        # The change on the disk in which the next start ends; 0: it does not.
+        self.start_ends_in = 0
         # Whether that ever happened in a way that may keep the broker from starting.
         self.is_damaged = False
         self.has_power = True
@@ -141,6 +143,8 @@ class Node(Shell):
         self._busy_until_us = self.world.now_us + START_US
         self._wait_us = START_US
         life_number = self.life_number
+        if self.start_ends_in:
+            self.disk.arm_crash(self.start_ends_in)
         try:
             core = self._make_core(
                 self.disk.file_system(self.life), self.world.draws.child("core", self.name, self.starts)
@@ -152,6 +156,8 @@ class Node(Shell):
         except Exception as error:
             self._fail(error)
         else:
+            if self.start_ends_in:
+                self.disk.disarm()
             if self.life_number == life_number:
                 self._wait_us += self._disk_us()
                 self._busy_until_us = self.world.now_us + self._wait_us

@@ -278,6 +278,11 @@ class Dialer:
         peer.forget_connection()
         self._deliver(ended, peer.target, -1)
 
+    def connection_to(self, target: int) -> Connection | None:
+        """Returns the present connection to a node, if there is one."""
+        peer = self._peers.get(target)
+        return None if peer is None else peer.connection
+
     def on_broken(self, connection: Connection) -> bool:
         """Ends a connection on which nothing could be sent for too long. Returns whether it is one of these."""
         peer = self._peers.get(connection.target)

@@ -123,6 +123,8 @@ class Shell:
         self._orphans: list[Connection] = []
         self.actor = Actor(world.draws, name)
         self._cost = Stream(world.draws, "handling", name)
+        # What a slow processor adds to each step.
+        self.slow_us = 0
         first = world.draws.below(len(bootstrap), "bootstrap", name) if bootstrap else 0
         self._addresses = (*bootstrap[first:], *bootstrap[:first])
         self._begin_memory()
@@ -190,6 +192,17 @@ class Shell:
             self._dialer.read(packet)
         if self.life_number == life_number:
             self._go_on()
+
+    def hang_up(self, node_id: int) -> None:
+        """Forget the connections with a node, which does not hear of it: its next packet meets a reset."""
+        for connection in self._listener.connections_from(node_id):
+            # No life of this machine has that number.
+            connection.target_life = -1
+            self._listener.end_connection(connection)
+        dialed = self._dialer.connection_to(node_id)
+        if dialed is not None:
+            self._dialer.on_broken(dialed)
+        self._go_on()
 
     def on_broken(self, connection: Connection) -> None:
         """Learns from the machine that a connection is lost."""
@@ -295,6 +308,7 @@ class Shell:
             self._fail(error)
             return
         cost_us = HANDLING_US * len(turn) + self._cost.below(HANDLING_SPREAD_US) + self._disk_us()
+        cost_us += self.slow_us
         self._wait_us = cost_us
         self._busy_until_us = now_us + cost_us
         if cost_us > LONG_STEP_US:

@@ -11,8 +11,11 @@ from pydantic import Field, ValidationError
 
 from cluster.core.config import BrokerConfig
 from cluster.core.controller.config import ControllerConfig
+from cluster.rpc.methods import UNARY_BY_REQUEST
+from cluster.shell.streams import STREAMS
 from sim.scenario.base import Named, Step, Strict
 from sim.scenario.disk_steps import DiskStep, FailDisk, FailSync
+from sim.scenario.link_steps import Clog, HangUp, KillStart, Narrow, SlowCpu
 from sim.scenario.source import Location, Source, parse_yaml
 from sim.scenario.steps import (
     BROKER_JOBS,
@@ -384,7 +387,7 @@ def _is_client(target: Target, names: Mapping[str, bool]) -> bool:
 
 def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, bool]) -> Iterator[Finding]:
     for target in _targets(step):
-        if target.kind in ("clients", "others") and not isinstance(step, Cut | Heal | Isolate | Slow | Lose):
+        if target.kind in ("clients", "others") and not isinstance(step, _OF_LINKS):
             yield ("steps", index, step.verb), f"{target.text} is no node"
         if _is_client(target, names) and not isinstance(step, _OF_CLIENTS):
             yield ("steps", index, step.verb), f"{target.text} is a client: {step.verb} needs a node"
@@ -408,6 +411,10 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
     directory = step.directory if isinstance(step, BreakDisk | FailDisk) else None
     if directory is not None and directory > scenario.cluster.directories:
         yield ("steps", index, "directory"), f"the brokers have {scenario.cluster.directories}"
+    if isinstance(step, Lose) and step.only and step.only not in METHODS:
+        yield ("steps", index, "only"), f"no method {step.only!r}: write one of {', '.join(METHODS)}"
+    if isinstance(step, Narrow) and step.to < 1:
+        yield ("steps", index, "to"), "a link that carries nothing is cut: write at least 1 B"
     if step.at is not None and not step.at.is_relative and step.at.us >= scenario.duration:
         yield (
             ("steps", index, "at"),
@@ -415,8 +422,13 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
         )
 
 
+# The methods of the wire protocol.
+METHODS = tuple(
+    sorted({path.rpartition("/")[2] for path in STREAMS} | {each.name for each in UNARY_BY_REQUEST.values()})
+)
 # The steps that clients may be targets of.
-_OF_CLIENTS = (Kill, Stop, Pause, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, StepClock)
+_OF_LINKS = (Cut, Heal, Isolate, Slow, Lose, Clog, Narrow, HangUp)
+_OF_CLIENTS = (*_OF_LINKS, Kill, Stop, Pause, Pick, Restart, StepClock, SlowCpu)
 # What the checkers of a run believe about a topic from its start to its end.
 LASTING_PROPERTIES = frozenset({"min.insync.replicas", "flush.messages", "cleanup.policy"})
 
@@ -479,7 +491,7 @@ def _targets(step: Step) -> list[Target]:
             found = [step.step_clock]
         case CreateTopic():
             found = [step.leader]
-        case LagMetadata() | DiskStep():
+        case LagMetadata() | DiskStep() | Clog() | Narrow() | HangUp() | SlowCpu() | KillStart():
             found = [step.target]
         case DeleteTopic() | AlterTopic():
             found = []

@@ -16,6 +16,7 @@ from sim.scenario.disk_steps import (
     SaveDisk,
     WipeDisk,
 )
+from sim.scenario.link_steps import Clog, HangUp, KillStart, Narrow, SlowCpu
 from sim.scenario.values import Duration, LinkField, Percent, Shift, Size, TargetField
 
 Keep = Literal["none", "prefix", "subset", "torn", "all"]
@@ -131,6 +132,13 @@ class Lose(Step):
     verb = "lose"
     lose: LinkField = Field(description="The links that lose messages.")
     share: Percent = Field(description="The share of the messages that are lost.")
+    only: str = Field(
+        default="",
+        # The draws of a step are keyed by its own words, and older steps have no such word.
+        repr=False,
+        description="Loses only requests of this method of the wire protocol, such as `AlterPartition`, or on a link "
+        "back only their answers; without it, everything.",
+    )
     lasting: Duration | None = Field(default=None, alias="for", description=FOR)
 
 
@@ -226,6 +234,7 @@ class LagMetadata(Named):
 VERBS: tuple[type[Step], ...] = (
     Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,
     SlowDisk, StepClock, CreateTopic, DeleteTopic, AlterTopic, LagMetadata, *DISK_VERBS,
+    Clog, Narrow, HangUp, SlowCpu, KillStart,
 )  # fmt: skip
 VERB_NAMES = tuple(kind.verb for kind in VERBS)
 
@@ -257,6 +266,11 @@ AnyStep = Annotated[
     | Annotated[DeleteTopic, Tag("delete_topic")]
     | Annotated[AlterTopic, Tag("alter_topic")]
     | Annotated[LagMetadata, Tag("lag_metadata")]
+    | Annotated[Clog, Tag("clog")]
+    | Annotated[Narrow, Tag("narrow")]
+    | Annotated[HangUp, Tag("hang_up")]
+    | Annotated[SlowCpu, Tag("slow_cpu")]
+    | Annotated[KillStart, Tag("kill_start")]
     | Annotated[FailDisk, Tag("fail_disk")]
     | Annotated[FailSync, Tag("fail_sync")]
     | Annotated[LieSyncs, Tag("lie_syncs")]

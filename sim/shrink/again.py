@@ -70,7 +70,8 @@ def main() -> None:
     trial = Trial(data=data, seed=work["seed"])
     trials = Trials(trials=[trial] * work["runs"], bug=work["bug"], most_events=None, most_cpu_s=_MOST_CPU_S)
     for outcome in trials.outcomes(1):
-        print(json.dumps({"signature": outcome.signature, "trace_hash": outcome.trace_hash}))
+        found = {"signature": outcome.signature, "trace_hash": outcome.trace_hash}
+        sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

@@ -146,11 +146,27 @@ class Packet:
 
 @final
 class Link:
-    """One direction of the connection between two nodes. Faults set `cuts`, `extra_us` and `loss_percent`."""
+    """One direction of the connection between two nodes. Faults set what is between `cuts` and `bytes_per_s`."""
 
     __slots__ = (
-        "actor", "blocked_since_us", "cuts", "extra_us", "generation", "held", "last_arrival_us", "latency", "loss",
-        "loss_percent", "retries", "source", "target",
+        "actor",
+        "blocked_since_us",
+        "bytes_per_s",
+        "clogged",
+        "clogs",
+        "cuts",
+        "extra_us",
+        "free_at_us",
+        "generation",
+        "held",
+        "last_arrival_us",
+        "latency",
+        "loss",
+        "loss_percent",
+        "lost_method",
+        "retries",
+        "source",
+        "target",
     )  # fmt: skip
 
     def __init__(self, draws: Draws, source: int, target: int) -> None:
@@ -163,6 +179,14 @@ class Link:
         self.cuts = 0
         self.extra_us = 0
         self.loss_percent = 0
+        # The only method, such as `AlterPartition`, whose packets are lost; empty: those of all.
+        self.lost_method = ""
+        # The number of faults that clog the link now, and what waits for the last of them to end, in order.
+        self.clogs = 0
+        self.clogged: list[Packet] = []
+        # What the link carries in a second (0: anything), and when it has carried what was sent so far.
+        self.bytes_per_s = 0
+        self.free_at_us = 0
         self.last_arrival_us = 0
         # Packets that a cut holds up, in order.
         self.held: deque[Packet] = deque()
@@ -172,7 +196,8 @@ class Link:
         self.generation = 0
 
     def heal(self) -> None:
-        self.cuts = self.extra_us = self.loss_percent = 0
+        self.cuts = self.extra_us = self.loss_percent = self.clogs = self.bytes_per_s = 0
+        self.lost_method = ""
         self.generation += 1
 
 
@@ -238,7 +263,11 @@ class Network:
         packet = Packet(kind, connection, to_target, channel, data, self._world.now_us + wait_us)
         dialer = connection.dialer.node_id
         link = self.link(dialer, connection.target) if to_target else self.link(connection.target, dialer)
-        if self.transport is Transport.DATAGRAM:
+        if link.bytes_per_s:
+            wait_us += self._carrying_us(link, packet, wait_us)
+        if link.clogs:
+            link.clogged.append(packet)
+        elif self.transport is Transport.DATAGRAM:
             self._carry_datagram(link, packet, wait_us)
         elif kind is Kind.RESET and link.cuts:
             # The machine says it once; whoever missed it learns it by the answer to the next packet.
@@ -246,14 +275,44 @@ class Network:
         elif link.cuts or link.held:
             self._hold(link, packet)
         else:
-            self._deliver_in_order(link, packet, wait_us + self._retransmissions_us(link))
+            self._deliver_in_order(link, packet, wait_us + self._retransmissions_us(link, packet))
+
+    def release(self, link: Link) -> None:
+        """Deliver all that waits for the end of a clog, at once, unless another clog lasts."""
+        if link.clogs:
+            return
+        packets, link.clogged = link.clogged, []
+        for packet in packets:
+            if self.transport is Transport.DATAGRAM:
+                self._carry_datagram(link, packet, 0)
+            elif link.cuts or link.held:
+                self._hold(link, packet)
+            else:
+                self._deliver_in_order(link, packet, 0)
+        assert not link.clogged, (link.source, link.target)
+
+    def _carrying_us(self, link: Link, packet: Packet, wait_us: int) -> int:
+        """Returns how much longer a packet takes that is sent in `wait_us`, because the link carries so much only."""
+        sent_us = self._world.now_us + wait_us
+        begins_us = max(sent_us, link.free_at_us)
+        link.free_at_us = begins_us + len(packet.data) * 1_000_000 // link.bytes_per_s
+        assert link.free_at_us >= sent_us, (link.free_at_us, sent_us)
+        return link.free_at_us - sent_us
+
+    def _loss_percent(self, link: Link, packet: Packet) -> int:
+        """Returns the share of such packets that the link loses."""
+        channel = packet.channel
+        is_spared = bool(link.lost_method) and (
+            channel is None or channel.path.rpartition("/")[2] != link.lost_method
+        )
+        return self.loss_percent if is_spared else max(self.loss_percent, link.loss_percent)
 
     def _latency_us(self, link: Link) -> int:
         return self.base_us + link.latency.exponential(self.mean_us) + link.extra_us
 
-    def _retransmissions_us(self, link: Link) -> int:
+    def _retransmissions_us(self, link: Link, packet: Packet) -> int:
         """Returns the delay of a stream by lost packets; nothing is drawn for a link that loses none."""
-        percent = max(self.loss_percent, link.loss_percent)
+        percent = self._loss_percent(link, packet)
         delay_us, again_us = 0, RETRANSMIT_US
         while percent and delay_us < BREAK_US and link.loss.below(100) < percent:
             delay_us += again_us
@@ -314,7 +373,7 @@ class Network:
                 sender.on_broken(connection)
 
     def _carry_datagram(self, link: Link, packet: Packet, wait_us: int) -> None:
-        percent = max(self.loss_percent, link.loss_percent)
+        percent = self._loss_percent(link, packet)
         if link.cuts or (percent and link.loss.below(100) < percent):
             self._note_lost(link, 1, "cut" if link.cuts else "lost")
             return

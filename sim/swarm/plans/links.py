@@ -60,6 +60,31 @@ def _lose(ground: Ground, choices: Choices) -> list[Part]:
     return [{"lose": _link(ground, choices), "share": share, "for": choices.ms(AWAY_MS, "for")}]
 
 
+def _lose_method(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns the loss of one kind of message, one way: only the requests, or only the answers."""
+    method = choices.pick(
+        ("AlterPartition", "BrokerHeartbeat", "FetchMetadata", "Fetch", "Produce"), "method"
+    )
+    node, is_back = ground.broker(choices), choices.chance(50, "back")
+    other = "others" if method in ("Fetch", "Produce") else "controller"
+    link = f"{other} -> {node}" if is_back else f"{node} -> {other}"
+    share = choices.pick(("30%", "100%"), "share")
+    return [{"lose": link, "share": share, "only": method, "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _clog(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"clog": _link(ground, choices), "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _narrow(ground: Ground, choices: Choices) -> list[Part]:
+    to = f"{choices.scale(2_000, 1_000_000, 'to')} B"
+    return [{"narrow": _link(ground, choices), "to": to, "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _hang_up(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"hang_up": _link(ground, choices)}]
+
+
 def _heal(ground: Ground, choices: Choices) -> list[Part]:
     return [{"heal": "all"}]
 
@@ -74,5 +99,9 @@ LINKS = (
     ),
     Fault(name="slow", family="net", percent=40, most=3, draw=_slow),
     Fault(name="lose", family="net", percent=50, most=3, draw=_lose),
+    Fault(name="lose-method", family="net", percent=40, most=2, draw=_lose_method),
+    Fault(name="clog", family="net", percent=40, most=3, draw=_clog),
+    Fault(name="narrow", family="net", percent=30, most=2, draw=_narrow),
+    Fault(name="hang-up", family="net", percent=40, most=3, draw=_hang_up),
     Fault(name="heal", family="net", percent=10, most=1, draw=_heal),
 )  # fmt: skip

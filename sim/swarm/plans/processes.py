@@ -59,6 +59,17 @@ def _pause_client(ground: Ground, choices: Choices) -> list[Part]:
     return [{"pause": ground.client(choices), "for": choices.ms(AWAY_MS, "for")}]
 
 
+def _kill_start(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a death, and another one inside the start after it, in the middle of recovery."""
+    change = choices.scale(1, 40, "change")
+    return [{"kill_start": ground.broker(choices), "change": change, "down": choices.ms(DOWN_MS[:5], "down")}]
+
+
+def _slow_cpu(ground: Ground, choices: Choices) -> list[Part]:
+    by = f"{choices.scale(100, 10_000, 'by')}us"
+    return [{"slow_cpu": ground.node(choices), "by": by, "for": choices.ms(AWAY_MS, "for")}]
+
+
 def _restart(ground: Ground, choices: Choices) -> list[Part]:
     return [{"restart": f"broker {1 + choices.below(ground.brokers, 'number')}"}]
 
@@ -73,5 +84,7 @@ PROCESSES = (
     Fault(name="pause", family="crash", percent=50, most=3, draw=_pause),
     Fault(name="kill-client", family="client", percent=35, most=2, draw=_kill_client),
     Fault(name="pause-client", family="client", percent=30, most=2, draw=_pause_client),
+    Fault(name="kill-start", family="crash", percent=40, most=2, draw=_kill_start),
+    Fault(name="slow-cpu", family="crash", percent=30, most=2, draw=_slow_cpu),
     Fault(name="restart", family="crash", percent=10, most=1, draw=_restart),
 )

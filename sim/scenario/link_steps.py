@@ -1,0 +1,55 @@
+"""More steps that strike links and processes: clogs, narrow links, half-open connections, slow steps, bad starts."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from sim.scenario.base import FOR, FOR_DISK, Named, Step
+from sim.scenario.values import Duration, LinkField, Size, TargetField
+
+
+class Clog(Step):
+    """Keeps every message of a link back, and delivers all of them at once when it is over."""
+
+    verb = "clog"
+    clog: LinkField = Field(description="The links that are clogged.")
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR)
+
+
+class Narrow(Step):
+    """Limits what a link carries in a second: messages queue behind each other."""
+
+    verb = "narrow"
+    narrow: LinkField = Field(description="The links that are narrow.")
+    to: Size = Field(description="What each carries in a second: at least `1 B`.")
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR)
+
+
+class HangUp(Step):
+    """Lets each node on the left forget its connections with those on the right, which do not hear of it.
+
+    The other side believes that they are open until it sends something: the answer to that ends them.
+    """
+
+    verb = "hang_up"
+    hang_up: LinkField = Field(description="Who forgets (`A`) whom (`B`), as in `A -> B`.")
+
+
+class SlowCpu(Named):
+    """Makes a process slow: each of its steps takes `by` longer."""
+
+    verb = "slow_cpu"
+    slow_cpu: TargetField = Field(description="The nodes and clients that are slow.")
+    by: Duration = Field(description="The time that is added to each step.")
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)
+
+
+class KillStart(Named):
+    """Kills a process, and its next one too, inside its start: in the `change`-th change that it makes on the disk."""
+
+    verb = "kill_start"
+    kill_start: TargetField = Field(description="The nodes that are killed, at once and in their next start.")
+    change: int = Field(
+        default=1, ge=1, le=1000, description="The change on the disk, 1 for the first of the start."
+    )
+    down: Duration = Field(description="After how long the process starts, each time.")

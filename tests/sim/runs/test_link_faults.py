@@ -1,0 +1,106 @@
+"""Links that are clogged, narrow or pick what they lose, connections half open, slow processors and bad starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.run import RunResult, Verdict, run_scenario
+from sim.scenario.model import ScenarioError, parse_scenario
+
+HEAD = """\
+scenario: links
+duration: 6s
+network: {transport: %s}
+topics:
+  t: {partitions: 1, replicas: 3, config: {min.insync.replicas: 2}}
+producers:
+  - {topic: t, rate: 20/s, acks: all}
+consumers:
+  - {topic: t}
+steps:
+"""
+
+
+def run(steps: str, transport: str = "stream", seed: int = 1) -> RunResult:
+    result = run_scenario(parse_scenario(HEAD % transport + steps), seed)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    return result
+
+
+def has_line(result: RunResult, *parts: str) -> bool:
+    return any(all(part in line for part in parts) for line in result.story)
+
+
+@pytest.mark.parametrize("transport", ["stream", pytest.param("datagram", marks=pytest.mark.slow)])
+def test_a_clogged_follower_leaves_the_isr_and_comes_back_with_the_burst(transport: str) -> None:
+    result = run("  - {at: 2s, clog: follower(t/0) <-> others, for: 2500ms}\n", transport)
+    assert has_line(result, "is fenced") and has_line(result, "4.500 s", "unclog follower(t/0) <-> others")
+
+
+@pytest.mark.slow
+def test_a_clog_without_an_end_ends_with_a_heal_and_with_the_run() -> None:
+    steps = "  - {at: 2s, clog: broker 1 <-> others}\n  - {at: 3s, heal: all}\n"
+    result = run(steps + "  - {at: 4s, clog: broker 2 <-> others}\n")
+    assert has_line(result, "every replica agrees")
+
+
+@pytest.mark.slow
+def test_a_follower_behind_a_narrow_link_falls_behind() -> None:
+    result = run("  - {at: 2s, narrow: follower(t/0) -> others, to: 60 B, for: 3s}\n")
+    assert has_line(result, "carries 60 bytes a second") and has_line(result, "5.000 s", "is wide again")
+    assert has_line(result, "is fenced") and has_line(result, "is unfenced")
+
+
+def test_a_follower_whose_heartbeats_alone_are_lost_is_fenced() -> None:
+    step = "lose: broker 1 -> controller, share: 100%, only: BrokerHeartbeat, for: 3s"
+    result = run(f"  - {{at: 2s, {step}}}\n")
+    assert has_line(result, "lose 100% of BrokerHeartbeat on broker 1 -> controller")
+    assert has_line(result, "broker 1 is fenced")
+
+
+@pytest.mark.slow
+def test_a_lost_method_spares_the_others() -> None:
+    step = "lose: broker 1 -> controller, share: 100%, only: AllocateProducerIds, for: 3s"
+    assert not has_line(run(f"  - {{at: 2s, {step}}}\n"), "broker 1 is fenced")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("link", ["leader(t/0) -> clients", "clients -> leader(t/0)", "all -> others"])
+def test_half_open_connections_are_found_out_and_nothing_is_lost(link: str) -> None:
+    link = link.replace("all -> others", "follower(t/0) -> leader(t/0)")
+    result = run(f"  - {{at: 2s, hang_up: {link}}}\n  - {{at: 4s, hang_up: {link}}}\n")
+    assert has_line(result, "hang up") and result.operations["ok"] == sum(result.operations.values())
+
+
+@pytest.mark.slow
+def test_a_slow_processor_falls_behind_and_catches_up() -> None:
+    result = run("  - {at: 2s, slow_cpu: follower(t/0), by: 900ms, for: 3s}\n")
+    assert has_line(result, "takes 900 ms longer") and has_line(result, "5.000 s", "is fast again")
+    assert (
+        has_line(result, "is fenced")
+        or has_line(result, "3.", "in sync are")
+        or has_line(result, "4.", "in sync are")
+    )
+
+
+def test_a_process_dies_inside_its_start_and_the_one_after_it_recovers() -> None:
+    result = run("  - {at: 2s, kill_start: leader(t/0), change: 2, down: 300ms}\n")
+    assert has_line(result, "2.300 s", "ends inside its start") and has_line(
+        result, "2.600 s", "start broker-"
+    )
+    assert has_line(result, "2.600 s", "is back after an unclean stop")
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        ("lose: all -> others, share: 5%, only: Alter", "no method 'Alter': write one of "),
+        ("narrow: all -> others, to: 0 B", "write at least 1 B"),
+        ("kill_start: producer 1, down: 1s", "producer 1 is a client"),
+        ("clog: broker 9 -> others", "unknown node 'broker 9'"),
+    ],
+)
+def test_a_bad_step_is_refused_with_its_line(step: str, words: str) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        parse_scenario(f"{HEAD % 'stream'}  - {{at: 2s, {step}}}\n", "bad.yaml")
+    assert str(refused.value).startswith("bad.yaml:11: ") and words in str(refused.value)
