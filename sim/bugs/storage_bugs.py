@@ -114,6 +114,7 @@ STORAGE_BUGS: tuple[Bug, ...] = (
         "After a crash no segment is recovered (KAFKA-673).",
         "recovery.loader:_Loader._recover_unflushed",
         _says(None),
+        found_by="torn-tail-power-loss",
     ),
     _bug(
         "clean-mark-survives",
