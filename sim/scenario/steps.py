@@ -22,7 +22,17 @@ from sim.scenario.values import Duration, LinkField, Percent, Shift, Size, Targe
 Keep = Literal["none", "prefix", "subset", "torn", "all"]
 
 # The jobs of nodes, which a step may name; a test holds the list to the core.
-BROKER_JOBS = ("checkpoint", "close", "compact", "delete", "flush", "search", "shutdown", "snapshot", "validate")
+BROKER_JOBS = (
+    "checkpoint",
+    "close",
+    "compact",
+    "delete",
+    "flush",
+    "search",
+    "shutdown",
+    "snapshot",
+    "validate",
+)
 CONTROLLER_JOBS = ("flush", "snapshot")
 
 _KEEP = "Which changes that were not synced survive."

@@ -120,7 +120,7 @@ def test_a_disk_comes_back_from_a_saved_image() -> None:
 @pytest.mark.slow
 def test_a_broker_that_cannot_start_from_its_damaged_disk_gets_an_empty_one_at_the_end() -> None:
     lies = "  - {at: 2s, lie_syncs: broker 2}\n  - {at: 2s, wipe_disk: broker 2, down: 300ms}\n"
-    result = run(lies + "  - {at: 4s, power: broker 2, keep: all, down: 300ms}\\n")
+    result = run(lies + "  - {at: 4s, power: broker 2, keep: all, down: 300ms}\n")
     assert has_line(result, "broker-2", "cannot start: data/meta.properties")
     assert has_line(
         result, "6.000 s", "cannot start from its damaged disk, which is replaced by an empty one"
