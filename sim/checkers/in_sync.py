@@ -47,7 +47,11 @@ class InSyncHoldsCommitted(Checker):
         return mark in image.lost and not partition.keeps_synced
 
     def _may_lack(self, partition: PartitionGhost, image: Image, mark: Mark) -> bool:
-        """Whether a joining member may lack a batch: only if its disk lost it, and it has no role since (KIP-903)."""
+        """Whether a joining member may lack a batch: if its disk lost it, and it has no role since (KIP-903), or if the
+        batch is before the start of the log, where no leader compares what followers hold.
+        """
+        if mark.next_offset <= partition.log_start <= image.chain.end:
+            return True
         return mark in image.lost and not image.has_role and not partition.keeps_synced
 
     def _on_isr_changed(self, partition: PartitionGhost, sighting: IsrChanged) -> str | None:

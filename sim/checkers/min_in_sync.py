@@ -13,7 +13,7 @@ from sim.checkers.sightings import HighWatermark
 class EnoughInSync(Checker):
     """What is committed is on min.insync.replicas replicas at least, the leader among them (H2, KAFKA-15583).
 
-    A replica whose disk has lost it meanwhile counts, unless a flush was promised.
+    A replica whose disk has lost it meanwhile counts, unless a flush was promised and every disk keeps what it synced.
     """
 
     name = "min-in-sync"
@@ -42,4 +42,4 @@ class EnoughInSync(Checker):
     def _has_held(self, partition: PartitionGhost, broker: int, mark: Mark) -> bool:
         image = partition.image(broker)
         is_held = image.chain.at(mark.base_offset) == mark
-        return is_held or (mark in image.lost and not partition.flush_promised)
+        return is_held or (mark in image.lost and not partition.keeps_synced)
