@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import final
 
@@ -23,6 +23,8 @@ from storage.batch import RecordBatch
 
 # The interval of the checks whether everything is at rest.
 LOOK_US = 50_000
+# A cluster that still makes progress has this many times `converge` in all.
+MOST_WAITS = 4
 STARVED_BELOW_PERCENT = 20
 
 
@@ -36,6 +38,39 @@ class Verdict(Enum):
 
 
 @final
+class Progress:
+    """How far replicas and consumers have come. It ends by itself, because nobody sends records any more."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        # The greatest log end, high watermark and position so far: a log that is cut and copied again is no progress.
+        self._furthest: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def has_grown(self) -> bool:
+        """Whether a log, a high watermark or a position is further than at any call before."""
+        # Each is looked at, so that it counts once.
+        return any([self._is_further(name, at) for name, at in self._places()])
+
+    def _is_further(self, name: tuple[str, str], at: tuple[int, int]) -> bool:
+        before = self._furthest.get(name, (0, 0))
+        reached = max(at[0], before[0]), max(at[1], before[1])
+        self._furthest[name] = reached
+        return reached != before
+
+    def _places(self) -> Iterator[tuple[tuple[str, str], tuple[int, int]]]:
+        """Yields log end and high watermark of each replica, and the position of each consumer."""
+        for node in self._cluster.brokers.values():
+            for topic_partition, replica in (
+                node.core.replicas().items() if isinstance(node.core, Broker) else ()
+            ):
+                log = replica.log
+                yield (node.name, str(topic_partition)), (log.log_end_offset, log.high_watermark)
+        for consumer in self._cluster.consumers:
+            for partition, position in consumer.positions.items():
+                yield (consumer.name, partition), (position, position)
+
+
+@final
 class Convergence:
     """Checks that a healed cluster comes to rest: all replicas in sync, their logs equal, and all records read."""
 
@@ -45,16 +80,22 @@ class Convergence:
     def await_rest(self, within_us: int, is_over: Callable[[], bool] = lambda: False) -> None:
         """Run the world until everything is at rest, or until `is_over`.
 
-        Reports a violation if neither has come after `within_us`.
+        Reports a violation if neither has come and no progress was made for `within_us`, or after MOST_WAITS of it.
+        The time that a follower needs depends on how much it lacks, on its disk, and on what the network loses.
         """
-        world = self._cluster.world
-        end_us = world.now_us + within_us
+        world, progress = self._cluster.world, Progress(self._cluster)
+        begun_us = world.now_us
+        end_us, last_us = begun_us + within_us, begun_us + MOST_WAITS * within_us
         while (lacking := self._lacking()) and world.now_us < end_us and not is_over():
+            if progress.has_grown():
+                end_us = min(world.now_us + within_us, last_us)
             world.run_to(min(world.now_us + LOOK_US, end_us))
+        assert world.now_us <= last_us, (world.now_us, last_us)
         if is_over():
             return
         if lacking:
-            self._jury.report("convergence", f"{within_us / 1e6:g} s after everything was healed {lacking}")
+            waited_us = world.now_us - begun_us
+            self._jury.report("convergence", f"{waited_us / 1e6:g} s after everything was healed {lacking}")
         else:
             self._chronicle.tell("every replica agrees")
 

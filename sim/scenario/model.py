@@ -204,8 +204,8 @@ class ConsumerModel(Strict):
 class Scenario(Strict):
     """A whole scenario file. Times count from the start of the run.
 
-    No step strikes before `warm_up`, steps strike until `duration`, then everything is healed and the cluster has
-    `converge` to agree.
+    No step strikes before `warm_up`, steps strike until `duration`, then everything is healed and the cluster has to
+    agree: it may go without progress for `converge`.
     """
 
     scenario: str = Field(
@@ -218,7 +218,8 @@ class Scenario(Strict):
         default=parse_duration("20s"), description="The time at which steps end and everything is healed."
     )
     converge: Duration = Field(
-        default=parse_duration("30s"), description="How long the healed cluster has to agree."
+        default=parse_duration("30s"),
+        description="How long the healed cluster may go without progress until it agrees.",
     )
     strict: bool = Field(
         default=True,

@@ -1,0 +1,57 @@
+"""When a healed cluster is judged: as long as it comes nearer to rest it has time, within a limit."""
+
+from __future__ import annotations
+
+from sim.judgement import MOST_WAITS, Convergence
+from sim.run import Run
+from sim.scenario.model import parse_scenario
+
+# Each record has a segment of its own, and so a fetch of its own.
+TEXT = """\
+scenario: slow-copy
+duration: 6s
+cluster: {brokers: 2, disk: {call: 3us, sync: 8ms, mebibyte: 2ms}}
+topics:
+  t: {replicas: 2, config: {segment.bytes: 200, min.insync.replicas: 1}}
+producers:
+  - {topic: t, rate: 25/s, acks: 1, size: 100 B, batch: 1 B, linger: 0ms}
+"""
+
+
+def rest_of(within_us: int, *, comes_back: bool) -> tuple[list[str], float]:
+    """Return what convergence reports of a follower that lacks many records, and how many seconds it took."""
+    run = Run(parse_scenario(TEXT), 1)
+    run.begin()
+    run.world.run_to(1_500_000)
+    leader = run.jury.ghost.partition("t-0").leader
+    follower = run.cluster.brokers[3 - leader]
+    follower.crash()
+    run.world.run_to(3_000_000)
+    for producer in run.cluster.producers:
+        producer.finish()
+    if comes_back:
+        follower.start()
+    begun_us = run.world.now_us
+    Convergence(run.cluster, run.jury, run.chronicle, run.witness.lives).await_rest(within_us)
+    found = [each.what for each in run.jury.violations if each.checker == "convergence"]
+    return found, (run.world.now_us - begun_us) / 1e6
+
+
+def test_a_cluster_that_comes_nearer_to_rest_has_more_time() -> None:
+    found, took_s = rest_of(1_000_000, comes_back=True)
+    assert not found
+    assert 1 < took_s < MOST_WAITS
+
+
+def test_a_cluster_that_stands_still_is_judged_when_its_time_is_over() -> None:
+    found, took_s = rest_of(1_000_000, comes_back=False)
+    assert len(found) == 1
+    assert f"{took_s:g} s after everything was healed t-0: only " in found[0]
+    # What was on its way at first was progress.
+    assert 1 <= took_s < 1.5
+
+
+def test_a_cluster_that_does_not_come_to_rest_is_judged_after_some_times_its_time() -> None:
+    found, took_s = rest_of(600_000, comes_back=True)
+    assert len(found) == 1
+    assert took_s == 0.6 * MOST_WAITS
