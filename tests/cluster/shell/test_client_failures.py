@@ -175,8 +175,14 @@ def test_a_close_that_is_interrupted_leaves_no_future_open(monkeypatch: pytest.M
         producer.send("orders", b"v")
 
 
-def interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
+_result = concurrent.futures.Future.result
+
+
+def interrupted(future: Future[object], timeout: float | None = None) -> object:
+    """Ctrl-C interrupts the main thread; the loop's own thread asks futures for their results too."""
+    if threading.current_thread() is threading.main_thread():
+        raise KeyboardInterrupt
+    return _result(future, timeout)
 
 
 def test_a_sender_that_waits_for_room_learns_that_the_producer_is_closed() -> None:

@@ -98,13 +98,13 @@ def thread() -> AbstractContextManager[None]:
 
 
 def protobuf_map() -> AbstractContextManager[None]:
-    """The first key of a protobuf map, which has no order."""
+    """The keys of a protobuf map, which has no order."""
 
     def source() -> int:
         message = Struct()
         for name in NAMES:
             message.fields[name].number_value = 1.0
-        return NAMES.index(next(iter(message.fields)))
+        return sum(place * NAMES.index(name) for place, name in enumerate(message.fields))
 
     return plant(source)
 
