@@ -241,19 +241,12 @@ class Appends:
         )
 
     def _write(
-        self,
-        checked: CheckedSet,
-        now_ms: int,
-        origin: AppendOrigin,
-        guard: VerificationGuard | None = None,
-        *,
+        self, checked: CheckedSet, now_ms: int, origin: AppendOrigin, guard: VerificationGuard | None = None, *,
         may_exceed_segment: bool = False,
-    ) -> AppendInfo:
-        """Write a checked set. Raises what `as_leader` and `as_follower` raise; only with StorageError some of it is
-        written.
+    ) -> AppendInfo:  # fmt: skip
+        """Write a checked set: epochs, size, roll, producers, bytes, log end, then what depends on it (AP9 to AP15).
 
-        The order of rules AP9 to AP15: epochs, size, roll, producers, bytes, log end, then the state that depends on
-        it.
+        Raises what `as_leader` and `as_follower` raise; only with StorageError some of it is written.
         """
         local, before = self._local, self._local.log_end_offset
         last_offset, size_bytes = checked.last_offset, len(checked.records)
@@ -293,11 +286,8 @@ class Appends:
             if prepared is not None or self._marks.first_unstable is not None:
                 self._marks.refresh_first_unstable()
             assert local.log_end_offset == end, (local.log_end, end)
-        except OSError as error:
-            raise self._online.failed("append", error) from error
         except Exception as error:
-            if not isinstance(error, StorageError) or self._has_written(before):
-                self._online.failed("append", error)
+            self._on_failure(error, before)
             raise
         # All fields in order: the constructor would take twice as long.
         return _NEW(
@@ -317,6 +307,16 @@ class Appends:
                 checked.skipped_bytes,
             ),
         )
+
+    def _on_failure(self, error: Exception, log_end_before: int) -> None:
+        """Take the log offline, unless a rule has refused the set and nothing was written.
+
+        Raises StorageError for a disk that failed.
+        """
+        if isinstance(error, OSError):
+            raise self._online.failed("append", error) from error
+        if not isinstance(error, StorageError) or self._has_written(log_end_before):
+            self._online.failed("append", error)
 
     def _lower_checkpoint(self) -> None:
         """Write the recovery point that a truncation lowered, before bytes that are not synced follow the cut (RT16).
