@@ -379,15 +379,18 @@ class Node(Shell):
         """Replay the metadata that waits; what a life that has ended waited for is gone with it."""
         self.holds_metadata = False
         held, self._held_metadata = self._held_metadata, []
+        life_number = self.life_number
         for call, body, source, sent_us in held:
-            self.deliver(call, body, source, sent_us)
+            # What the core makes of an answer may end the life.
+            if self.life_number == life_number:
+                super()._pass_on(call, body, source, sent_us)
 
-    def deliver(self, call: int, body: Answer, source: int, sent_us: int) -> None:
-        """Receives an answer; one with metadata may have to wait."""
+    def _pass_on(self, call: int, body: Answer, source: int, sent_us: int) -> None:
+        """Passes an answer to the core; one with metadata may have to wait."""
         if self.holds_metadata and isinstance(body, FetchMetadataResponse):
             self._held_metadata.append((call, body, source, sent_us))
         else:
-            super().deliver(call, body, source, sent_us)
+            super()._pass_on(call, body, source, sent_us)
 
     def resume(self) -> None:
         super().resume()

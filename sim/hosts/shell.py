@@ -92,7 +92,7 @@ class Watcher(Protocol):
         """Receives a request that has reached a core."""
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
-        """Receives the outcome of a call, before the core gets it."""
+        """Receives the outcome of a call when its connection has it; the core gets it then, or later."""
 
 
 # An event with what its line in the trace needs: the request, or who answered and when.
@@ -246,6 +246,11 @@ class Shell:
             return
         self._watcher.on_answered(self, call, body)
         self._bootstrap.on_answer(call, body)
+        self._pass_on(call, body, source, sent_us)
+
+    def _pass_on(self, call: int, body: Answer, source: int, sent_us: int) -> None:
+        """Passes an answer to the core, after the events before it."""
+        assert self.core is not None, (self.name, call)
         self._inbox.append((Response(call=call, body=body), (source, sent_us)))
         self._go_on()
 

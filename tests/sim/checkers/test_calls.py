@@ -11,7 +11,7 @@ import pytest
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Effect, Reply, Send
 from cluster.core.events import Event, Request, TransportError
-from cluster.core.messages import ResponseBody
+from cluster.core.messages import FetchMetadataRequest, FetchMetadataResponse, ResponseBody
 from sim.bugs import install
 from sim.checkers.base import Jury
 from sim.checkers.calls import Calls
@@ -57,6 +57,16 @@ class Together(Silent):
         super().steps(now_ms, events)
         asked = [event for event in events if isinstance(event, Request)]
         return [Reply(call=event.call, body=echo_of(event.body)) for event in asked]
+
+
+@final
+class Metadata(Echo):
+    """A core that answers every request with metadata."""
+
+    def step(self, now_ms: int, event: Event) -> list[Effect]:
+        if isinstance(event, Request):
+            return [Reply(call=event.call, body=FetchMetadataResponse())]
+        return []
 
 
 def site_of(
@@ -188,4 +198,23 @@ def test_an_attempt_may_fail_after_all_calls_that_waited_for_it_have_timed_out(
     site.world.run_to(site.world.now_us + 3 * SECOND + 10_000)
     site.nodes[1].perform([ask(2, 3)])
     site.world.run_to(5 * SECOND)
+    assert found_at(site) == []
+
+
+def test_an_answer_that_waits_inside_the_process_is_no_sign_that_the_node_was_reached() -> None:
+    site = site_of(Echo(), Metadata())
+    site.start()
+    asker = site.nodes[1]
+    asker.hold_metadata()
+    body = FetchMetadataRequest(broker_id=1, offset=0)
+    asker.perform([Send(to=2, call=0, body=body, timeout_ms=1_000)])
+    site.world.run_to(SECOND // 10)
+    site.nodes[2].crash()
+    # Calls fail at once after 50 ms first, and for a second each time after many attempts.
+    for call in range(1, 100):
+        site.world.run_to(site.world.now_us + 50_000)
+        if call == 80:
+            asker.release_metadata()
+        asker.perform([ask(2, call)])
+    assert isinstance(asker.core, Echo) and asker.core.answers().count(0) == 1
     assert found_at(site) == []
