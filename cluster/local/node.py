@@ -268,9 +268,13 @@ async def run_node(arguments: Arguments) -> int:
     except BlockingIOError:
         return _failed(f"{arguments.directories[0]} is in use by another process", 2)
     except (StorageError, OSError) as error:
-        logger.exception("the node could not start")
         reason = reason_of(error) if isinstance(error, OSError) else str(error)
-        return _failed(reason, 2 if is_disk_error(error) else 1)
+        if is_disk_error(error):
+            # The reason names the file and the system's error: where in the code it was met adds nothing.
+            logger.error("the node could not start: reason=%s", reason)
+            return _failed(reason, 2)
+        logger.exception("the node could not start")
+        return _failed(reason, 1)
 
 
 def _failed(reason: str, status: int) -> int:

@@ -13,7 +13,7 @@ from typing import final
 
 from storage.config import LogConfig
 from storage.directory.manager import ConfigOf, LogManager
-from storage.disk.checkpoints import NO_BROKER_EPOCH, MetaProperties, MetaPropertiesFile
+from storage.disk.checkpoints import NO_BROKER_EPOCH, MetaProperties
 from storage.disk.filesystem import FileSystem, dirname
 from storage.draws import Draws
 from storage.errors import (
@@ -254,13 +254,13 @@ class LogDirectories:
         """Read the `meta.properties` of each directory that has one. Returns them by directory.
 
         A directory that cannot be read goes offline. Raises CorruptCheckpoint, ConfigError for directories of several
-        nodes or clusters, and OSError or NoLogDirectory if no directory is left.
+        nodes or clusters, DirectoryFailed for the error of the only directory, and NoLogDirectory if none is left.
         """
         owners = {}
         for manager in list(self.online):
             try:
-                owner = MetaPropertiesFile(self._file_system, manager.directory).read()
-            except OSError as error:
+                owner = manager.read_owner()
+            except DirectoryFailed as error:
                 if self._is_single:
                     raise
                 self._drop_at_start(manager, error)

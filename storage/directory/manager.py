@@ -25,6 +25,8 @@ from storage.disk.checkpoints import (
     NO_BROKER_EPOCH,
     RECOVERY_POINT_CHECKPOINT,
     CleanShutdownFile,
+    MetaProperties,
+    MetaPropertiesFile,
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
@@ -169,6 +171,11 @@ class LogManager:
             yield
         except OSError as error:
             raise DirectoryFailed(f"{self.directory}: {action} failed: {reason_of(error)}") from error
+
+    def read_owner(self) -> MetaProperties | None:
+        """Read whose directory it is; None without a `meta.properties`. Raises CorruptCheckpoint."""
+        with self._disk("read"):
+            return MetaPropertiesFile(self._file_system, self.directory).read()
 
     def load(self, now_ms: int, *, config_of: ConfigOf | None = None) -> None:
         """Open every partition directory (LL2 to LL4); `config_of` returns a topic's configuration.

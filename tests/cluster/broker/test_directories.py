@@ -34,6 +34,7 @@ from cluster.core.metadata.records import (
     TopicRecord,
 )
 from sim.disk import SimDisk
+from sim.disk.faults import READ_OR_MUTATE
 from sim.disk.life import Life
 from storage.batch import Record, build_batch
 from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
@@ -139,6 +140,44 @@ def test_ll1_a_directory_that_fails_at_start_is_offline_and_named_and_the_other_
     setup.metadata(*topic())
     assert placed(setup) == {"one": ["t-0", "t-1", "t-2", "t-3"]}
     assert outcomes(produce(setup, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
+
+
+def used_disk() -> SimDisk:
+    """Return the disk of a broker that has ended, with one directory and a log in it."""
+    setup = BrokerSetup(directories="one")
+    setup.boot()
+    setup.metadata(
+        TopicRecord(name="t", topic_id=TOPIC_ID),
+        PartitionRecord(topic="t", partition=0, replicas=(1,), isr=(1,), leader=1),
+    )
+    produce(setup, PARTITIONS[0])
+    setup.disk.crash_process()
+    return setup.disk
+
+
+def error_of_start(disk: SimDisk) -> StorageError | None:
+    """Start a broker on the disk. Return the error that ended the start; None if it is up."""
+    try:
+        BrokerSetup(disk, life=2, directories="one").start()
+    except StorageError as error:
+        return error
+    return None
+
+
+def test_ll1_the_only_directory_ends_the_start_with_its_name_and_the_error_whatever_call_fails() -> None:
+    used, errors, number, is_struck = used_disk(), list[StorageError](), 0, True
+    while is_struck:
+        number += 1
+        disk = used.snapshot()
+        disk.fail(number, verbs=READ_OR_MUTATE)
+        error = error_of_start(disk)
+        errors += [] if error is None else [error]
+        is_struck = not disk.has_faults
+    for error in errors:
+        assert str(error).startswith("one") and "Input/output error" in str(error), error
+        assert isinstance(error.__cause__, OSError), error
+    # A checkpoint that cannot be read counts as empty (LL2); the last start met no failure.
+    assert number > 20 and len(errors) == number - 2, (number, len(errors))
 
 
 def test_ll1_with_no_directory_left_there_is_no_start() -> None:

@@ -24,3 +24,16 @@ def test_a_directory_that_cannot_be_made_is_unusable_input(
         "reason": f"{directory}: Not a directory",
         "is_unusable_input": True,
     }
+
+
+def test_ll1_a_broker_whose_only_directory_cannot_be_read_ends_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    unreadable = tmp_path / "meta.properties"
+    unreadable.mkdir()
+    arguments = parse_arguments(["--node-id", "1", "--port", "0", "--directory", str(tmp_path)])
+    assert asyncio.run(run_node(arguments)) == 2
+    reason = f"{tmp_path}: read failed: {unreadable}: Is a directory"
+    assert json.loads(capsys.readouterr().out)["reason"] == reason
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.getMessage() == f"the node could not start: reason={reason}" and not record.exc_info

@@ -128,6 +128,17 @@ def test_a_broker_that_cannot_start_from_its_damaged_disk_gets_an_empty_one_at_t
 
 
 @pytest.mark.slow
+def test_a_broker_that_cannot_read_its_disk_at_start_ends_and_is_back_when_it_works_again() -> None:
+    steps = "  - {at: 2s, fail_disk: broker 2, calls: reads, for: 2s}\n"
+    result = run(steps + "  - {at: 2s, kill: broker 2, down: 300ms}\n")
+    assert has_line(
+        result, "2.300 s", "broker-2", "cannot start: data: read failed: data/meta.properties: Input/output"
+    )
+    assert has_line(result, "4.000 s", "works again") and has_line(result, "4.000 s", "start broker-2 again")
+    assert not result.excuses and not result.excused
+
+
+@pytest.mark.slow
 def test_a_disk_without_a_saved_image_is_not_set_back() -> None:
     result = run(
         "  - {at: 3s, wipe_disk: broker 2, down: 1s}\n  - {at: 4s, within: 1s, restore_disk: broker 1}\n"
