@@ -231,7 +231,9 @@ class Dialer:
             case Kind.CREDIT:
                 self._write(peer, 0)
             case Kind.REFUSE:
-                self._fail(peer, "connection refused", is_backing_off=True)
+                # The answer to an earlier knock may come after a later one was accepted; TCP drops it then.
+                if not peer.is_ready:
+                    self._fail(peer, "connection refused", is_backing_off=True)
             case Kind.RESET:
                 self._fail(peer, "connection reset")
             case Kind.RESET_CHANNEL:

@@ -263,6 +263,26 @@ def test_a_machine_that_comes_back_is_found_by_a_later_knock() -> None:
     assert asker.answers() == [1] and asker.errors() == []
 
 
+def test_a_refusal_that_comes_after_a_later_knock_was_accepted_ends_nothing() -> None:
+    asker = Echo()
+    site = site_of(asker, Echo())
+    site.start()
+    site.world.run_to(SECOND)
+    site.nodes[2].crash()
+    site.nodes[1].perform([ask(2, 1)])
+    # The refusal takes 300 ms. The second knock follows 200 ms after the first, and finds the node up.
+    site.network.link(2, 1).extra_us = 300_000
+    site.world.run_to(SECOND + 100_000)
+    site.network.link(2, 1).extra_us = 0
+    site.nodes[2].start()
+    site.world.run_to(SECOND + 250_000)
+    assert asker.answers() == [1]
+    site.world.run_to(SECOND + 310_000)
+    site.nodes[1].perform([ask(2, 2)])
+    site.world.run_to(2 * SECOND)
+    assert asker.answers() == [1, 2] and not asker.errors()
+
+
 def test_a_machine_that_stays_silent_is_given_up() -> None:
     asker = Echo()
     site = site_of(asker, Echo())
