@@ -5,7 +5,7 @@ SETUP := .venv/.installed
 JAVA := .venv/.java
 FUZZ := .venv/.fuzz
 
-.PHONY: demo docs fuzz test test-slow check format generate lock bench mutants crash-sweep setup clean
+.PHONY: demo docs fuzz test test-slow check format generate lock bench mutants crash-sweep codec-coverage setup clean
 
 setup: $(SETUP) $(JAVA)
 
@@ -77,6 +77,10 @@ mutants: setup
 # and plants mistakes that these runs must notice.
 crash-sweep: setup
 	$(BIN)/python -m tests.crash --mistakes
+
+# How much of connection core and codec simulated runs go through, and which messages simulated and real nodes send.
+codec-coverage: setup
+	$(BIN)/python -m tests.sim.runs.codec_coverage
 
 # Needs uv; all other targets install from the lock that it writes.
 lock:
