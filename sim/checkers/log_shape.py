@@ -5,8 +5,8 @@ from typing import final
 
 from sim.checkers.base import Checker, Judge
 from sim.checkers.chain import Chain
-from sim.checkers.ghost import PartitionGhost
-from sim.checkers.sightings import Appended, EpochsSeen, Loaded
+from sim.checkers.ghost import Ghost, PartitionGhost
+from sim.checkers.sightings import Appended, EpochsSeen, Loaded, Truncated
 
 
 @final
@@ -14,29 +14,56 @@ class LogShape(Checker):
     """Offsets strictly increase and are dense, epochs never decrease, and the epoch cache agrees with the log.
 
     A leader's cache has the start of its epoch before anything is appended (EPC-5). Dense means that each batch begins
-    where the last one ended: the checkers see logs as they were before compaction, and a log is never cut inside a
-    batch.
+    where the last one ended: the checkers see logs as they were before compaction.
+
+    A log that is cut inside a batch loses the whole batch and goes on at the cut (RT9). That leaves a hole. It is
+    right only where nobody reads: a leader without records below its log start lets a follower cut there.
     """
 
     name = "log-shape"
 
+    def __init__(self, ghost: Ghost) -> None:
+        super().__init__(ghost)
+        # The offsets inside batches at which a replica's log was cut, by partition and broker.
+        self._cuts: dict[tuple[str, int], list[int]] = {}
+
     def judges(self) -> Mapping[type, Judge]:
-        return {Appended: self._on_appended, Loaded: self._on_loaded, EpochsSeen: self._on_epochs_seen}
+        judges: dict[type, Judge] = {Appended: self._on_appended, Truncated: self._on_truncated}
+        return {**judges, Loaded: self._on_loaded, EpochsSeen: self._on_epochs_seen}
 
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> str | None:
         chain = partition.image(sighting.broker).chain
         epoch = chain.marks[-1].epoch if chain.marks else -1
         return self._judge(partition, sighting, chain.end, epoch)
 
+    def _on_truncated(self, partition: PartitionGhost, sighting: Truncated) -> None:
+        key, cut = (partition.name, sighting.broker), sighting.to_offset
+        kept = [each for each in self._cuts.get(key, ()) if each < cut]
+        covering = partition.image(sighting.broker).chain.covering(cut)
+        if covering is not None and covering.base_offset < cut:
+            kept.append(cut)
+        self._cuts[key] = kept
+
     def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> str | None:
+        # A log that ended at a cut ends after its last batch once it is loaded.
+        begun = [mark.base_offset for mark in sighting.marks]
+        key = (partition.name, sighting.broker)
+        self._cuts[key] = [each for each in self._cuts.get(key, ()) if each in begun]
         return self._judge(partition, sighting, sighting.start, -1)
+
+    def _goes_on_at_cut(
+        self, partition: PartitionGhost, sighting: Appended | Loaded, base_offset: int
+    ) -> bool:
+        """Whether the log was cut at that offset, where a leader's log began or before."""
+        most = max(partition.log_start, partition.leader_log_start)
+        return base_offset <= most and base_offset in self._cuts.get((partition.name, sighting.broker), ())
 
     def _judge(
         self, partition: PartitionGhost, sighting: Appended | Loaded, end: int, epoch: int
     ) -> str | None:
         for mark in sighting.marks:
             what = ""
-            if mark.base_offset != end:
+            if mark.base_offset != end and not self._goes_on_at_cut(partition, sighting, mark.base_offset):
                 what = f"the log ended at {end}"
             elif mark.epoch < epoch:
                 what = f"epoch {mark.epoch} follows epoch {epoch}"

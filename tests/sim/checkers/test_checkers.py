@@ -112,6 +112,17 @@ REJOINING: list[Sighting] = [
     Loaded(3, P, marks(0, 3), ""),
 ]
 
+# Broker 3 alone has a batch of 5 to 9. Broker 2, which leads now, has other records there, and lets it cut at 7.
+CUT_INSIDE_A_BATCH: list[Sighting] = [
+    *QUIET,
+    Appended(3, P, 0, (mark(5, count=4),)),
+    Elected(P, 2, 1, (2,), True),
+    BecameLeader(2, P, 1, 5),
+    Appended(2, P, 1, marks(5, 8, 1), True),
+    HighWatermark(2, P, 1, 8, True),
+    Truncated(3, P, 7, 1),
+]
+
 ALL = (1, 2, 3)
 # Broker 1 leads epoch 0; then broker 3 has left the ISR.
 FIRST = PartitionState(ALL, ALL, 1, 0, 0)
@@ -140,6 +151,13 @@ GOOD: dict[str, list[Sighting]] = {
         led(2, 6, 1),
         BecameFollower(1, P, 1, 2),
         Appended(1, P, 1, (mark(6, 1),)),
+    ],
+    "a log that was cut inside a batch, where its leader's log begins, and goes on there": [
+        *CUT_INSIDE_A_BATCH,
+        LogStarted(2, P, 7),
+        Appended(3, P, 1, (mark(7, 1),)),
+        Died(3, P, False, (*marks(0, 5), mark(7, 1))),
+        Loaded(3, P, (*marks(0, 5), mark(7, 1)), ""),
     ],
     "an epoch cache that begins at a log start, which a crash has taken back": [
         *QUIET,
@@ -455,6 +473,19 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         [Created(P, 2, True), *QUIET[1:9], Acknowledged(1, P, 4, 4, -1, (1,))],
     ),
     "a hole in the offsets": ("log-shape", [*QUIET, Appended(1, P, 0, (mark(6),))]),
+    "a hole after a cut that is no log's start": (
+        "log-shape",
+        [*CUT_INSIDE_A_BATCH, Appended(3, P, 1, (mark(7, 1),))],
+    ),
+    "a hole after a cut from which a restart has taken the log's end back": (
+        "log-shape",
+        [
+            *CUT_INSIDE_A_BATCH,
+            LogStarted(2, P, 7),
+            Loaded(3, P, marks(0, 5), ""),
+            Appended(3, P, 1, (mark(7, 1),)),
+        ],
+    ),
     "an offset twice": ("log-shape", [*QUIET, Appended(1, P, 0, (mark(4),))]),
     "an epoch that falls": (
         "log-shape",
