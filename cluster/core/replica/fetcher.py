@@ -242,9 +242,9 @@ class Fetchers:
         self._context.outbox.observe("replica.failed", topic_partition=replica.name, reason=str(error))
 
     def on_diverging(self, now_ms: int, replica: Replica, answer: FetchPartitionResponse) -> None:
-        """Truncates, and uses nothing else of the answer: it describes a log that differs from this one (FET-5a)."""
+        """Truncates, and adopts nothing of the answer: it describes a log that differs from this one (FET-5a)."""
         assert answer.diverging is not None
-        self._truncations.on_diverging(now_ms, replica, answer.diverging)
+        self._truncations.on_diverging(now_ms, replica, answer.diverging, answer.log_start_offset)
 
     def on_records(
         self,
@@ -310,7 +310,9 @@ class Fetchers:
         """
         log = replica.log
         if 0 <= answer.log_end_offset < log.local.log_end_offset:
-            self._truncations.truncate_in_part(now_ms, replica, answer.log_end_offset)
+            self._truncations.truncate_or_start_again(
+                now_ms, replica, answer.log_end_offset, answer.log_start_offset
+            )
         elif answer.log_start_offset > log.local.log_end_offset:
             self._truncations.start_again(now_ms, replica, answer.log_start_offset)
             # The recovery point is below the new start: where a flush is promised, the next fetch waits for one.

@@ -81,10 +81,26 @@ class Truncations:
         if point is not None:
             self.truncate(now_ms, replica, point)
 
-    def on_diverging(self, now_ms: int, replica: Replica, diverging: EpochEnd) -> None:
+    def on_diverging(
+        self, now_ms: int, replica: Replica, diverging: EpochEnd, leader_log_start_offset: int
+    ) -> None:
         """Truncates to where the logs may agree; the next fetch finds out whether they do. Raises StorageError."""
         assert replica.leader is None, replica.name
-        self.truncate_in_part(now_ms, replica, self.strategy.truncation_point(replica.log, diverging))
+        point = self.strategy.truncation_point(replica.log, diverging)
+        self.truncate_or_start_again(now_ms, replica, point, leader_log_start_offset)
+
+    def truncate_or_start_again(
+        self, now_ms: int, replica: Replica, to_offset: int, leader_log_start_offset: int
+    ) -> None:
+        """Cuts to `to_offset`, or starts again at the leader's start if the cut leaves no record to read (EPC-9).
+
+        A log that started at `to_offset` would lack what the leader has below it and may not have committed yet.
+        Only for an answer to a fetch. Raises StorageError.
+        """
+        if to_offset < replica.log.marks.log_start_offset and leader_log_start_offset >= 0:
+            self.start_again(now_ms, replica, leader_log_start_offset)
+        else:
+            self.truncate_in_part(now_ms, replica, to_offset)
 
     def truncate_in_part(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         """Cuts to `to_offset` or, where that would delete many segments, to an offset above it. Raises StorageError.

@@ -82,6 +82,28 @@ def test_fet11_a_follower_of_many_segments_starts_again_in_several_rounds() -> N
     assert (log.log_start_offset, len(log.local.segments)) == (50, 1)
 
 
+def test_epc9_a_cut_below_the_log_start_makes_the_follower_start_again_at_its_leaders_start() -> None:
+    ends_below = {"error": ErrorCode.OFFSET_OUT_OF_RANGE, "log_start_offset": 1, "log_end_offset": 3}
+    diverges_below = {"diverging": diverging(1, 3), "log_start_offset": 1, "log_end_offset": 6}
+    for fields in (ends_below, diverges_below):
+        setup, send = following((2, 5))
+        send = only_sent(setup.answer_fetch(send, high_watermark=5, log_start_offset=5), FetchRequest)
+        send = only_sent(setup.answer_fetch(send, **fields), FetchRequest)
+        log = setup.replica.log
+        # At 3 it would lack the records from 1 to 3, which nobody has deleted.
+        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, 1, 1), fields
+        assert asked_of(send).fetch_offset == 1
+
+
+def test_epc2_a_cut_at_or_above_the_log_start_keeps_it() -> None:
+    for to_offset in (3, 4):
+        setup, send = following((2, 5), high_watermark=3)
+        send = only_sent(setup.answer_fetch(send, high_watermark=3, log_start_offset=3), FetchRequest)
+        setup.answer_fetch(send, diverging=diverging(2, to_offset), log_start_offset=1)
+        log = setup.replica.log
+        assert (log.log_start_offset, log.log_end_offset) == (3, to_offset)
+
+
 def test_epc2_an_unknown_epoch_is_cut_to_the_end_of_our_next_lower_one() -> None:
     setup, send = following((1, 5), (4, 5))
     effects = setup.answer_fetch(send, diverging=diverging(3, 8))
