@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sim.hosts.shell import Shell
-from sim.world.network import Packet
+from sim.world.network import NEVER_US, Packet
 
 # How long an orderly stop waits until the nodes have read what expects no reply, as that of a real client does.
 FINISH_US = 2_000_000
-# Later than any time.
-_NEVER_US = 1 << 62
 
 
 class ClientShell(Shell):
@@ -20,7 +18,7 @@ class ClientShell(Shell):
     starts = 0
     is_stopping = False
     # When a life that stops waits no longer for nodes that have not read all.
-    _finish_by_us = _NEVER_US
+    _finish_by_us = NEVER_US
     _when_stopped: Callable[[], None] | None = None
 
     @property
@@ -72,14 +70,14 @@ class ClientShell(Shell):
         """Whether the nodes have read all calls that expect no reply (acks=0), or had FINISH_US to do it."""
         if not self._dialer.finish():
             return True
-        if self._finish_by_us == _NEVER_US:
+        if self._finish_by_us == NEVER_US:
             self._finish_by_us = self.world.now_us + FINISH_US
             self.world.after(self.actor, FINISH_US, self._try_to_stop, self.life_number)
         return self.world.now_us >= self._finish_by_us
 
     def _read(self, packet: Packet) -> None:
         super()._read(packet)
-        if self._finish_by_us != _NEVER_US:
+        if self._finish_by_us != NEVER_US:
             # It may be news of a stream for whose end the stop waits.
             self._try_to_stop(self.life_number)
 
@@ -95,8 +93,8 @@ class ClientShell(Shell):
         self.core = None
         self.life_number += 1
         self.paused = self.is_stopping = False
-        self._finish_by_us = _NEVER_US
-        self._forget()
+        self._finish_by_us = NEVER_US
+        self._forget(was_killed=how != "stop")
         self._reset_orphans()
 
     def _live(self) -> None:

@@ -259,7 +259,7 @@ class Node(Shell):
         self.paused = False
         self.trace.fields(self.world.now_us, self.name, "end", (("how", ending.value),))
         self._node_watcher.on_end(self, lost_power=ending is Ending.POWER, in_order=ending is Ending.STOP)
-        self._forget()
+        self._forget(was_killed=ending is not Ending.STOP)
         if ending is not Ending.POWER:
             self._reset_orphans()
 

@@ -3,6 +3,11 @@
 It keeps the promises of `cluster/core/effects.py`: one `Response` for each `Send`, timers that replace each other.
 Requests and answers come and go through `sim/hosts/inbound.py` and `sim/hosts/outbound.py`, which drive the connection
 core of the product. `sim/hosts/node.py` adds the parts that only nodes have: a disk, jobs, and lives that end.
+
+A step happens at one moment and lasts a while after it. All its calls on the disk take effect at its beginning, as if
+only the return of the last one were slow; its messages leave at its end. So a process that is killed during a step
+leaves the disk as it is after all calls of the step, and has told nobody. An armed crash ends a step inside a call.
+Jobs need not wait for the end of the step that asks for them, and a pause does not hold up the messages of a step.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ from sim.hosts.inbound import Listener
 from sim.hosts.outbound import Dialer
 from sim.hosts.timers import Timers
 from sim.world.clock import Clock
-from sim.world.network import Connection, Exchange, Kind, Network, Packet, Reachability
+from sim.world.network import Connection, Exchange, Kind, Network, Packet, Reachability, Sender
 from sim.world.streams import Stream
 from sim.world.time import Actor, World
 from sim.world.trace import Trace, encode_body
@@ -139,8 +144,13 @@ class Shell:
             Stop: self._stop,
         }
 
-    def _forget(self) -> None:
-        """End the timers and connections of the last life and begin with an empty memory."""
+    def _forget(self, *, was_killed: bool) -> None:
+        """End the timers and connections of the last life and begin with an empty memory.
+
+        One that was killed sends nothing of what waited for the end of its step.
+        """
+        if was_killed:
+            self.sender.killed_us = self.world.now_us
         self._timers.end()
         self._orphans += self._dialer.end()
         self._orphans += self._listener.end()
@@ -148,6 +158,7 @@ class Shell:
 
     def _begin_memory(self) -> None:
         """Make the state that one life holds in memory."""
+        self.sender = Sender()
         self._inbox: deque[Queued] = deque()
         self._is_waking = False
         self._busy_until_us = 0

@@ -59,12 +59,27 @@ class Kind(Enum):
     RESET = "reset"
 
 
+# Later than any time.
+NEVER_US = 1 << 62
+
+
+@final
+class Sender:
+    """One life of a process, as far as its packets go: what it was to send after `killed_us` never leaves it."""
+
+    __slots__ = ("killed_us",)
+
+    def __init__(self) -> None:
+        self.killed_us = NEVER_US
+
+
 class Endpoint(Protocol):
     """A node or client as the network sees it."""
 
     node_id: int
     name: str
     life_number: int
+    sender: Sender
 
     def reachability(self) -> Reachability: ...
 
@@ -132,16 +147,19 @@ class Channel:
 
 @final
 class Packet:
-    """What travels: a frame, or news of a connection or channel. `to_target` says in which direction."""
+    """What travels: a frame, or news of a connection or channel. `to_target` says in which direction.
 
-    __slots__ = ("channel", "connection", "data", "kind", "sent_us", "to_target")
+    It leaves its sender at `sent_us`, when the step that made it has ended.
+    """
+
+    __slots__ = ("channel", "connection", "data", "kind", "sender", "sent_us", "to_target")
 
     def __init__(
         self, kind: Kind, connection: Connection, to_target: bool, channel: Channel | None, data: bytes,
-        sent_us: int,
+        sender: Sender, sent_us: int,
     ) -> None:  # fmt: skip
         self.kind, self.connection, self.to_target = kind, connection, to_target
-        self.channel, self.data, self.sent_us = channel, data, sent_us
+        self.channel, self.data, self.sender, self.sent_us = channel, data, sender, sent_us
 
 
 @final
@@ -259,10 +277,13 @@ class Network:
         self, kind: Kind, connection: Connection, wait_us: int, *, to_target: bool,
         channel: Channel | None = None, data: bytes = b"",
     ) -> None:  # fmt: skip
-        """Send a packet in `wait_us`, when the sender has ended its step."""
-        packet = Packet(kind, connection, to_target, channel, data, self._world.now_us + wait_us)
-        dialer = connection.dialer.node_id
-        link = self.link(dialer, connection.target) if to_target else self.link(connection.target, dialer)
+        """Send a packet in `wait_us`, when the sender has ended its step, unless it is killed before."""
+        dialer, target = connection.dialer, self._endpoints[connection.target]
+        source, other = (dialer, target) if to_target else (target, dialer)
+        packet = Packet(
+            kind, connection, to_target, channel, data, source.sender, self._world.now_us + wait_us
+        )
+        link = self.link(source.node_id, other.node_id)
         if link.bytes_per_s:
             wait_us += self._carrying_us(link, packet, wait_us)
         if link.clogs:
@@ -393,6 +414,8 @@ class Network:
         )  # fmt: skip
 
     def _arrive(self, packet: Packet) -> None:
+        if packet.sent_us > packet.sender.killed_us:
+            return
         connection = packet.connection
         if packet.to_target:
             endpoint, life_number = self._endpoints[connection.target], connection.target_life

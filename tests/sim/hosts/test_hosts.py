@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+
+import pytest
 
 from cluster.core.effects import CancelTimer, Observe, RunJob, Send, Stop
 from cluster.core.events import Event, JobDone, Shutdown, TimerFired
@@ -314,6 +316,62 @@ def test_a_step_that_uses_the_disk_ends_later_and_so_does_its_answer() -> None:
         site.world.run_to(SECOND)
         answered.append(asker.log[0][0])
     assert answered[1] - answered[0] == 30
+
+
+class SlowWriter(Echo):
+    """A core that appends to a file and syncs it before each answer."""
+
+    def __init__(self, file_system: FileSystem) -> None:
+        super().__init__()
+        self.file = file_system.open("f", OpenMode.CREATE)
+        file_system.sync_directory("")
+
+    def step(self, now_ms: int, event: Event) -> Sequence[object]:
+        self.file.append(b"0123456789")
+        self.file.sync()
+        return super().step(now_ms, event)
+
+
+def killed_in_step(
+    kill: Callable[[Node], None], killed_us: int, transport: Transport
+) -> tuple[Echo, list[int]]:
+    """Kill node 2 that long after the beginning of a step of 30 ms; node 1 waits for its answer.
+
+    Returns the core of node 1 and the sizes of the file that the step writes: before, during and after it.
+    """
+    asker = Echo([ask(2, 0)])
+    site = Site(lambda number: asker, transport=transport)
+    node = site.nodes[2]
+    node._make_core = lambda file_system, draws: SlowWriter(file_system)
+
+    def size() -> int:
+        return node.disk.file_system(node.life).stat("f").size_bytes
+
+    site.start()
+    node.disk.meter.costs = DiskCosts(sync_us=30_000)
+    sizes = [size()]
+    while node._busy_until_us <= 20_000:
+        site.world.run_to(site.world.now_us + 10)
+    sizes.append(size())
+    site.world.run_to(site.world.now_us + killed_us)
+    kill(node)
+    site.world.run_to(2 * SECOND)
+    node.start()
+    return asker, [*sizes, size()]
+
+
+@pytest.mark.parametrize("transport", Transport)
+@pytest.mark.parametrize("kill", [Node.crash, lambda node: node.lose_power("none")])
+def test_a_process_that_is_killed_in_a_step_keeps_its_disk_calls_and_says_nothing(
+    kill: Callable[[Node], None], transport: Transport
+) -> None:
+    asker, sizes = killed_in_step(kill, 20_000, transport)
+    assert asker.answers() == [0] and len(asker.errors()) == 1
+    assert sizes == [0, 10, 10]
+    # It was killed after the step: the answer was on its way.
+    asker, sizes = killed_in_step(kill, 30_200, transport)
+    assert asker.answers() == [0] and asker.errors() == []
+    assert sizes == [0, 10, 10]
 
 
 def test_a_paused_node_ends_its_job_after_the_pause() -> None:
