@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
+from sim.cpu_limit import MOST_CPU_S
 from sim.seeds import run_seeds
 from sim.swarm.groups import signature_of
 from sim.swarm.job import SwarmJob, warm
@@ -43,7 +44,7 @@ def rows_of_request(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Run the seeds of a request one after another; yields their rows, with the signature of a failure."""
     job = job_of(request["job"])
     warm(job)
-    with closing(run_seeds(job, request["seeds"], jobs=1)) as results:
+    with closing(run_seeds(job, request["seeds"], jobs=1, most_cpu_s=MOST_CPU_S)) as results:
         for result in results:
             yield result.row | {"signature": signature_of(result.row)}
 

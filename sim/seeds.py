@@ -14,12 +14,14 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
 from typing import Any, Protocol, final
 
+from sim.cpu_limit import Hung, cpu_limit
 from sim.run import Verdict, replay_command, run_scenario
 
 ERROR = "error"
@@ -86,11 +88,17 @@ def default_jobs() -> int:
 
 
 def run_seeds(
-    work: Work, seeds: Iterable[int], *, jobs: int, on_done: Callable[[], None] = lambda: None
+    work: Work,
+    seeds: Iterable[int],
+    *,
+    jobs: int,
+    on_done: Callable[[], None] = lambda: None,
+    most_cpu_s: float | None = None,
 ) -> Generator[SeedResult, None, None]:
     """Yields the result of each seed in their order, as soon as it and those before it are done.
 
-    `on_done` is called after each run, in the order in which they end. Closing the iterator ends all processes at once.
+    `on_done` is called after each run, in the order in which they end. A run that uses more than `most_cpu_s` seconds
+    of processor time is ended, and an error. Closing the iterator ends all processes at once.
     Raises KeyboardInterrupt when a process ends by Ctrl-C, which every process of a terminal receives.
     """
     assert jobs >= 1, jobs
@@ -102,7 +110,7 @@ def run_seeds(
     try:
         while True:
             while len(running) < jobs and len(done) < MOST_WAITING and (seed := next(left, None)) is not None:
-                process = SeedProcess(work, seed)
+                process = SeedProcess(work, seed, most_cpu_s)
                 running[process.receiver] = process
                 waiting.append(seed)
             if not waiting:
@@ -125,11 +133,11 @@ def run_seeds(
 class SeedProcess:
     """A process that runs one seed and sends its result."""
 
-    def __init__(self, work: Work, seed: int) -> None:
+    def __init__(self, work: Work, seed: int, most_cpu_s: float | None = None) -> None:
         self._work, self._seed = work, seed
         context = _context()
         self.receiver, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_run_one, args=(work, seed, sender), daemon=True)
+        self._process = context.Process(target=_run_one, args=(work, seed, sender, most_cpu_s), daemon=True)
         # The signal is blocked until the process is ready for it.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -168,14 +176,17 @@ def may_fork() -> bool:
     return sys.platform == "linux" and "grpc" not in sys.modules and len(sys._current_frames()) == 1
 
 
-def _run_one(work: Work, seed: int, sender: Connection) -> None:
+def _run_one(work: Work, seed: int, sender: Connection, most_cpu_s: float | None) -> None:
     """Run one seed in this process, which is new, and send its row. It ends silently on Ctrl-C."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        row = work.run(seed)
+        with cpu_limit(most_cpu_s) if most_cpu_s is not None else nullcontext():
+            row = work.run(seed)
+    except Hung as hung:
+        row = {ERROR: str(hung)}
     # A broken assert of the product is the finding of this seed; the other seeds go on.
     except Exception as error:
         row = {ERROR: error_text(error)}

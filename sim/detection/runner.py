@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Protocol, final
 
+from sim.cpu_limit import MOST_CPU_S
 from sim.detection.search import Probe, Row, Search
 from sim.seeds import ERROR, SeedProcess, error_text
 from sim.swarm.job import SwarmJob
@@ -55,7 +56,7 @@ class ProcessRunner:
     def begin(self, search: Search) -> None:
         probe = search.next_probe()
         work = ProbeWork(job=SwarmJob(bug=probe.bug), limit_s=probe.limit_s, cpu_s=self._cpu_s)
-        process = SeedProcess(work, probe.seed)
+        process = SeedProcess(work, probe.seed, MOST_CPU_S)
         self._running[process.receiver] = (search, probe, process)
 
     def ended(self) -> list[tuple[Search, Probe, Row]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from sim.cpu_limit import MOST_CPU_S
 from sim.seed_range import Seeds
 from sim.seeds import SeedResult, reason_of, run_seeds
 from sim.seeds_output import echo_beside, progress_bar
@@ -75,7 +76,8 @@ def _run(
             if bar is not None:
                 bar.update(bar.task_ids[0], advance=1, refresh=True)
 
-        for result in stack.enter_context(closing(run_seeds(job, seeds, jobs=jobs, on_done=advance))):
+        results = run_seeds(job, seeds, jobs=jobs, on_done=advance, most_cpu_s=MOST_CPU_S)
+        for result in stack.enter_context(closing(results)):
             row = result.row | {"signature": signature_of(result.row)}
             if file is not None:
                 file.add(row)

@@ -21,6 +21,12 @@ from storage.draws import Draws
 # Every node's clock shows this when the run begins.
 ORIGIN_MS = 1_700_000_000_000
 _MASK = (1 << 64) - 1
+# The most events of a simulated second, a hundred times those of a busy cluster.
+MOST_A_SECOND = 1_000_000
+
+
+class Endless(RuntimeError):
+    """Virtual time that stands still, or nearly so: events schedule events for the same moment without end."""
 
 
 @final
@@ -54,6 +60,7 @@ class World(Environment):
         self._serial = 0
         self._tie_seed = draws.bits("ties")
         self._entries: list[Entry] = []
+        self.most_a_second = MOST_A_SECOND
 
     @property
     def now_ms(self) -> int:
@@ -89,13 +96,20 @@ class World(Environment):
         heappush(self._entries, (at, priority, (tie >> 8 << 40) | self._serial, action, argument))
 
     def run_to(self, end_us: int, is_over: Callable[[], bool] | None = None) -> None:
-        """Run all events before `end_us`, then set the time to `end_us`; stops early once `is_over` returns True."""
+        """Run all events before `end_us`, then set the time to `end_us`; stops early once `is_over` returns True.
+
+        Raises Endless after `most_a_second` events for each second, begun ones included.
+        """
         assert self.now_us <= end_us, (self.now_us, end_us)
         entries = self._entries
+        seconds = 1 + (end_us - self.now_us) // 1_000_000
+        most_events = self.events + seconds * self.most_a_second
         while entries and entries[0][0] < end_us:
             self.now_us, _, _, action, argument = heappop(entries)
             action(argument)
             self.events += 1
+            if self.events >= most_events:
+                raise Endless(f"more than {self.most_a_second} events a second at {self.now_us} us")
             if is_over is not None and is_over():
                 break
         else:

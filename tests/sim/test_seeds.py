@@ -9,18 +9,21 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
 
+from cluster.core.events import Event
 from sim import seeds as seeds_module
 from sim.commands import sim
 from sim.seed_range import Seeds
 from sim.seeds import Job, run_seeds
 from sim.seeds_output import Tally
+from sim.world.time import ORIGIN_MS
+from tests.sim.hosts.fake_cores import Echo, Site, timer
 from tests.sim.runs.test_run import SMALL
 
 ENVIRONMENT = os.environ | {"COLUMNS": "120"}
@@ -83,7 +86,7 @@ def test_a_result_waits_for_earlier_seeds(small: Path, monkeypatch: pytest.Monke
 
         started: ClassVar[list[Process]] = []
 
-        def __init__(self, job: Job, seed: int) -> None:
+        def __init__(self, job: Job, seed: int, most_cpu_s: float | None) -> None:
             self.receiver, sender = multiprocessing.Pipe(duplex=False)
             sender.close()
             self.seed = seed
@@ -120,6 +123,37 @@ def test_a_run_that_breaks_an_assert_is_an_error_and_the_others_go_on(
     assert [result.verdict for result in found] == ["error", "error"]
     assert found[0].reason.startswith("AssertionError: the log end went back")
     assert found[1].reason == "the process of this run ended with signal 9, perhaps because memory ran out"
+
+
+class Spinning(Echo):
+    """A core whose first step has no end."""
+
+    def step(self, now_ms: int, event: Event) -> Sequence[object]:
+        while True:
+            now_ms += 1
+
+
+class Spins:
+    """A simulated node with an endless loop in one of its steps, for seed 1 only."""
+
+    title = "spins"
+
+    def run(self, seed: int) -> dict[str, Any]:
+        core = Spinning([timer("spin", ORIGIN_MS + 20)]) if seed == 1 else Echo()
+        site = Site(lambda number: core, nodes=1)
+        site.start()
+        site.world.run_to(1_000_000)
+        return {"seed": seed, "verdict": "held"}
+
+    def replay(self, seed: int) -> str:
+        return f"replay {seed}"
+
+
+def test_a_step_without_an_end_is_an_error_with_its_replay_and_the_others_go_on() -> None:
+    found = list(run_seeds(Spins(), range(3), jobs=1, most_cpu_s=0.1))
+    assert [result.verdict for result in found] == ["held", "error", "held"]
+    assert found[1].reason == "hung: no end after 0.1 s of processor time, in test_seeds.py, step"
+    assert found[1].replay == "replay 1"
 
 
 @pytest.mark.parametrize(

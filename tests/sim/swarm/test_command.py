@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from sim import seeds as seeds_module
 from sim.commands import sim
 from sim.sometimes.points import POINTS
+from sim.swarm import job as job_module
+from sim.swarm import output as output_module
 from sim.swarm.drawing import draw
 
 BUG = "ack-before-high-watermark"
@@ -48,6 +51,22 @@ def test_a_file_that_is_none_of_a_campaign_is_refused_before_anything_runs(tmp_p
     path.write_text("mine\n")
     result = invoke("swarm", "--seeds", "0..2", "--out", path)
     assert (result.exit_code, result.stdout, path.read_text()) == (2, "", "mine\n")
+
+
+def test_a_seed_that_hangs_is_an_error_with_its_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hangs(*_: object, **__: object) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(job_module, "run_scenario", hangs)
+    monkeypatch.setattr(output_module, "MOST_CPU_S", 0.1)
+    # The replacement exists only in this process and in its forks.
+    monkeypatch.setattr(seeds_module, "may_fork", lambda: True)
+    result = invoke("swarm", "--seeds", "3..4", "--jobs", "1")
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 2
+    assert lines[0] == "seed 3: error: hung: no end after 0.1 s of processor time, in test_command.py, hangs"
+    assert lines[1].startswith("  replay: replog sim swarm --describe 3 > swarm-3.yaml && replog sim run ")
 
 
 def test_a_seed_is_described_as_a_file_with_its_options() -> None:

@@ -9,7 +9,7 @@ import pytest
 from simpy.events import Event, Timeout
 
 from sim.world.streams import EXPONENTIAL, Stream
-from sim.world.time import Actor, World, without_garbage_collection
+from sim.world.time import Actor, Endless, World, without_garbage_collection
 from storage.draws import Draws
 
 
@@ -52,6 +52,22 @@ def test_run_to_stops_before_its_end_and_time_is_an_integer() -> None:
     assert (seen, world.now_us, world.events) == ([], 10, 0)
     world.run_to(11)
     assert (seen, world.now_us, world.events) == ([1], 11, 1)
+
+
+def test_time_that_stands_still_is_an_error_and_busy_seconds_are_none() -> None:
+    world = World(Draws(1))
+    world.most_a_second = 1_000
+    actor = Actor(world.draws, "a")
+
+    def again(delay_us: int) -> None:
+        world.after(actor, delay_us, again, delay_us)
+
+    again(1_100)
+    world.run_to(5_000_000)
+    assert world.events > 4_000
+    again(0)
+    with pytest.raises(Endless, match="more than 1000 events a second at "):
+        world.run_to(6_000_000)
 
 
 def test_simpy_processes_run_in_the_same_world() -> None:
