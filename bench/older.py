@@ -9,6 +9,7 @@ from typing import Final
 _FORMER: Final = {
     "storage.batch.control_batches": "storage.control_batches",
     "storage.disk.os_filesystem": "storage.os_filesystem",
+    "storage.producers.rows": "storage.producers.snapshot",
 }
 
 

@@ -20,7 +20,8 @@ from storage.codec.compression import Compression, compress, decompress
 from storage.disk.os_filesystem import OsFileSystem
 from storage.inspection.verify.partition import verify_partition
 from storage.producers.entry import ProducerStateEntry
-from storage.producers.snapshot import encode_snapshot, snapshot_name
+from storage.producers.rows import encode_snapshot
+from storage.producers.snapshot import snapshot_name
 
 PRODUCERS: Final = 500
 

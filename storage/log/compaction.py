@@ -169,8 +169,7 @@ class Compactions:
 
         A log without producers has no piece. Kafka: UnifiedLog.lastRecordsOfActiveProducers.
         """
-        entries = iter(list(self._producers.producers.values()))
-        while piece := list(islice(entries, PRODUCERS_IN_STEP)):
+        for piece in self._producers.producers.pieces(PRODUCERS_IN_STEP):
             yield {
                 entry.producer_id: LastRecord(
                     entry.last_offset if entry.batches else None, entry.producer_epoch

@@ -7,22 +7,14 @@ no job can leave the snapshot of an offset that a truncation has cut meanwhile; 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from operator import attrgetter
 from typing import Final, final
 
 from storage.disk.filesystem import FileSystem, join
 from storage.producers.entry import ProducerStateEntry
-from storage.producers.snapshot import (
-    ENTRY_BYTES,
-    encode_entries,
-    frame_entries,
-    snapshot_name,
-    write_content,
-)
+from storage.producers.rows import PRODUCER_ID, SnapshotRows, encode_entries
+from storage.producers.snapshot import ENTRY_BYTES, frame_entries, snapshot_name, write_content
 
 UNFINISHED_SUFFIX: Final = ".snapshot.tmp"
-_PRODUCER_ID: Final = attrgetter("producer_id")
 
 
 @final
@@ -37,7 +29,9 @@ class PreparedSnapshot:
     __slots__ = (
         "_entries",
         "_file_system",
+        "_is_taken",
         "_kept",
+        "_rows",
         "is_begun",
         "is_dropped",
         "offset",
@@ -50,13 +44,14 @@ class PreparedSnapshot:
         file_system: FileSystem,
         directory: str,
         offset: int,
-        entries: Iterable[ProducerStateEntry],
+        entries: list[ProducerStateEntry],
+        rows: SnapshotRows,
         *,
         recovery_point: int,
     ) -> None:
         assert 0 <= recovery_point <= offset, (recovery_point, offset)
         self._file_system = file_system
-        self._entries = list(entries)
+        self._entries, self._rows, self._is_taken = entries, rows, rows.taken()
         # By the entry itself: a producer that expires and comes back has another one.
         self._kept: dict[ProducerStateEntry, ProducerStateEntry] = {}
         self.offset, self.recovery_point = offset, recovery_point
@@ -78,12 +73,13 @@ class PreparedSnapshot:
 
     def __call__(self) -> None:
         """Write the file, and sync it. Raises OSError."""
-        entries = sorted(self._entries, key=_PRODUCER_ID)
+        entries = sorted(self._entries, key=PRODUCER_ID)
         encoded = encode_entries(entries)
         # An entry that changed while it was read above had its copy before. Whole, because appends add to it meanwhile.
         for entry, kept in list(self._kept.items()):
-            row = bisect_left(entries, entry.producer_id, key=_PRODUCER_ID)
+            row = bisect_left(entries, entry.producer_id, key=PRODUCER_ID)
             if row < len(entries) and entries[row] is entry:
                 encoded[row * ENTRY_BYTES : (row + 1) * ENTRY_BYTES] = encode_entries([kept])
         assert len(encoded) == len(entries) * ENTRY_BYTES, (len(encoded), len(entries))
-        write_content(self._file_system, self.unfinished_path, frame_entries(encoded), sync=True)
+        content = frame_entries(self._rows.merged_with(entries, encoded, self._is_taken))
+        write_content(self._file_system, self.unfinished_path, content, sync=True)

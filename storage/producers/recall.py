@@ -33,17 +33,18 @@ def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, lo
 
     Nothing else changes. Where the log cannot be read the caches stay as they are: a retry may then be unknown.
     """
-    wanted = {
-        producer_id: entry for producer_id, entry in producers.producers.items() if _is_incomplete(entry)
-    }
-    if not wanted:
+    if not producers.producers.may_have_earlier_batches(_is_incomplete):
         return
+    wanted: dict[int, ProducerStateEntry] = {}
     found: dict[int, list[CachedBatch]] = {}
     try:
         for segment, position in _look_back(segments):
             for batch in segment.records.batches(position):
-                entry = wanted.get(batch.producer_id)
-                if entry is not None and _is_of(entry, batch) and batch.base_offset >= log_start_offset:
+                entry = producers.last_entry(batch.producer_id)
+                if entry is None or not _is_incomplete(entry):
+                    continue
+                if _is_of(entry, batch) and batch.base_offset >= log_start_offset:
+                    wanted[batch.producer_id] = entry
                     found.setdefault(batch.producer_id, []).append(_cached(batch))
     except StorageError as error:
         logger.warning("producers' last batches not recalled: reason=%s", error)

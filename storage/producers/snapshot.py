@@ -20,31 +20,22 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Sequence
-from itertools import starmap
-from operator import attrgetter
 
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.disk.filesystem import FileSystem, OpenMode, join
 from storage.errors import CorruptSnapshot
-from storage.producers.entry import ProducerStateEntry
 
 SNAPSHOT_SUFFIX = ".snapshot"
 SNAPSHOT_VERSION = 1
 
+ENTRY_BYTES = 46
 _FRAME = struct.Struct(">hIi")
-_ENTRY = struct.Struct(">qhiqiqiq")
 _COUNT = struct.Struct(">i")
 _CRC_COVERS_FROM = 6
 # Above this size the count of entries is compared with the size before anything else is read.
 _LARGE_BYTES = 1 << 20
 _NAME = re.compile(r"([0-9]{20,})\.snapshot", re.ASCII)
-_NONE = -1
-# Last sequence, last offset, offset delta, timestamp of a producer whose batches are not known.
-_NO_BATCH = (-1, -1, 0, -1)
-
-ENTRY_BYTES = _ENTRY.size
-assert _FRAME.size == 10 and ENTRY_BYTES == 46
+assert _FRAME.size == 10, _FRAME.size
 
 
 def snapshot_name(offset: int) -> str:
@@ -64,47 +55,16 @@ def list_snapshots(file_system: FileSystem, directory: str) -> list[int]:
     return sorted(offset for offset in offsets if offset is not None)
 
 
-def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    """The file's bytes, with the entries by ascending producer id."""
-    return frame_entries(encode_entries(sorted(entries, key=attrgetter("producer_id"))))
-
-
-def encode_entries(entries: Sequence[ProducerStateEntry]) -> bytearray:
-    """The bytes of the entries, in their order, of `ENTRY_BYTES` each."""
-    content = bytearray(len(entries) * _ENTRY.size)
-    pack, at = _ENTRY.pack_into, 0
-    for entry in entries:
-        # Read directly: a property for each field would double the time of a stop with many producers. Read once:
-        # the entry may be changing on another thread (`PreparedSnapshot`).
-        batches, first_offset = entry.batches, entry.transaction_first_offset
-        last_sequence, last_offset, delta, _ = batches[-1] if batches else _NO_BATCH
-        pack(
-            content,
-            at,
-            entry.producer_id,
-            entry.producer_epoch,
-            last_sequence,
-            last_offset,
-            delta,
-            entry.last_timestamp,
-            entry.coordinator_epoch,
-            _NONE if first_offset is None else first_offset,
-        )
-        at += _ENTRY.size
-    assert at == len(content), (at, len(content))
-    return content
-
-
-def frame_entries(entries: bytearray) -> bytes:
+def frame_entries(entries: bytes | bytearray) -> bytes:
     """The file's bytes around those of its entries."""
-    count = len(entries) // _ENTRY.size
-    assert len(entries) == count * _ENTRY.size, len(entries)
+    count = len(entries) // ENTRY_BYTES
+    assert len(entries) == count * ENTRY_BYTES, len(entries)
     checksum = crc32c_from(crc32c(_COUNT.pack(count)), entries)
     return _FRAME.pack(SNAPSHOT_VERSION, checksum, count) + entries
 
 
-def decode_snapshot(content: bytes, path: str = "snapshot") -> list[ProducerStateEntry]:
-    """The entries in the order of the file. Raises CorruptSnapshot."""
+def entries_in(content: bytes, path: str) -> memoryview:
+    """The bytes of the entries of a sound file. Raises CorruptSnapshot."""
     if len(content) < _FRAME.size:
         raise CorruptSnapshot(
             f"{path}: {len(content)} bytes are too few, a snapshot has at least {_FRAME.size}"
@@ -115,36 +75,9 @@ def decode_snapshot(content: bytes, path: str = "snapshot") -> list[ProducerStat
     computed = crc32c(memoryview(content)[_CRC_COVERS_FROM:])
     if computed != crc:
         raise CorruptSnapshot(f"{path}: the checksum does not match (stored {crc}, computed {computed})")
-    if len(content) != _FRAME.size + count * _ENTRY.size:
+    if len(content) != _FRAME.size + count * ENTRY_BYTES:
         raise CorruptSnapshot(f"{path}: {len(content)} bytes do not hold exactly {count} entries")
-    return list(starmap(_entry, _ENTRY.iter_unpack(memoryview(content)[_FRAME.size :])))
-
-
-def _entry(
-    producer_id: int,
-    producer_epoch: int,
-    last_sequence: int,
-    last_offset: int,
-    offset_delta: int,
-    timestamp: int,
-    coordinator_epoch: int,
-    transaction_first_offset: int,
-) -> ProducerStateEntry:
-    entry = ProducerStateEntry(
-        producer_id,
-        producer_epoch=producer_epoch,
-        coordinator_epoch=coordinator_epoch,
-        last_timestamp=timestamp,
-        transaction_first_offset=transaction_first_offset if transaction_first_offset >= 0 else None,
-    )
-    if last_offset >= 0:
-        entry.batches = ((last_sequence, last_offset, offset_delta, timestamp),)
-    return entry
-
-
-def read_snapshot(file_system: FileSystem, path: str) -> list[ProducerStateEntry]:
-    """Read the entries of the snapshot at `path`. Raises CorruptSnapshot, OSError."""
-    return decode_snapshot(read_content(file_system, path), path)
+    return memoryview(content)[_FRAME.size :]
 
 
 def read_content(file_system: FileSystem, path: str) -> bytes:
@@ -155,7 +88,7 @@ def read_content(file_system: FileSystem, path: str) -> bytes:
         # What is larger than its count of entries, a sparse giant for example, must not be read whole.
         if size_bytes > _LARGE_BYTES:
             version, _, count = _FRAME.unpack(file.read_at(0, _FRAME.size))
-            if version != SNAPSHOT_VERSION or size_bytes != _FRAME.size + count * _ENTRY.size:
+            if version != SNAPSHOT_VERSION or size_bytes != _FRAME.size + count * ENTRY_BYTES:
                 raise CorruptSnapshot(
                     f"{path}: {size_bytes} bytes do not hold exactly {count} entries of version {SNAPSHOT_VERSION}"
                 )
@@ -168,17 +101,17 @@ def write_snapshot(
     file_system: FileSystem,
     directory: str,
     offset: int,
-    entries: Iterable[ProducerStateEntry],
+    entries: bytes | bytearray,
     *,
     sync: bool,
 ) -> str:
-    """Write the snapshot at `offset` in place. Returns its path.
+    """Write the snapshot at `offset`, which has the bytes of these entries, in place. Returns its path.
 
     A crash or an OSError in the middle leaves a file that does not load. Unlike Kafka (T11) a longer file of the same
     name is emptied first: its tail would break the checksum.
     """
     path = join(directory, snapshot_name(offset))
-    write_content(file_system, path, encode_snapshot(entries), sync=sync)
+    write_content(file_system, path, frame_entries(entries), sync=sync)
     return path
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import final
 
 from storage.batch import RecordBatch
@@ -36,7 +36,9 @@ from storage.producers.entry import (
     outside_transaction,
 )
 from storage.producers.prepared_snapshot import PreparedSnapshot
-from storage.producers.snapshot import list_snapshots, read_snapshot, snapshot_name, write_snapshot
+from storage.producers.rows import SnapshotRows, read_rows
+from storage.producers.snapshot import list_snapshots, snapshot_name, write_snapshot
+from storage.producers.table import ProducerTable
 from storage.producers.verification import TransactionVerifications, VerificationGuard
 from storage.segment import LogSegment
 from storage.segment.place import UNKNOWN_POSITION, UNKNOWN_SEGMENT, LogOffsetMetadata
@@ -98,7 +100,7 @@ class ProducerStateManager:
         self._file_system, self._directory = file_system, directory
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._max_transaction_timeout_ms = max_transaction_timeout_ms
-        self._producers: dict[int, ProducerStateEntry] = {}
+        self._producers = ProducerTable()
         # By first offset, ascending. A plain dict walks over what was deleted at its front to find its first item.
         self._ongoing: OrderedDict[int, OngoingTransaction] = OrderedDict()
         # Transactions whose marker is not below the high watermark yet, in the order of their markers. One that begins
@@ -118,9 +120,9 @@ class ProducerStateManager:
         return self._map_end_offset
 
     @property
-    def producers(self) -> Mapping[int, ProducerStateEntry]:
-        """A read-only view of the entries by producer id."""
-        return MappingProxyType(self._producers)
+    def producers(self) -> ProducerTable:
+        """The entries by producer id, which the caller must not change."""
+        return self._producers
 
     @property
     def ongoing_transactions(self) -> list[OngoingTransaction]:
@@ -132,11 +134,11 @@ class ProducerStateManager:
         return not self._producers and not self._completed
 
     def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
-        return self._producers.get(producer_id)
+        return self._producers.find(producer_id)
 
     def find_duplicate(self, batch: RecordBatch) -> BatchMetadata | None:
         """The one of the producer's last five batches that `batch` repeats, if any (PS10)."""
-        entry = self._producers.get(batch.producer_id)
+        entry = self._producers.find(batch.producer_id)
         return None if entry is None else entry.find_duplicate(batch)
 
     @property
@@ -190,7 +192,7 @@ class ProducerStateManager:
     def has_late_transaction(self, now_ms: int) -> bool:
         """Whether the oldest open transaction is idle for longer than the greatest timeout and a buffer (PS14)."""
         oldest = next(iter(self._ongoing.values()), None)
-        entry = None if oldest is None else self._producers.get(oldest.producer_id)
+        entry = None if oldest is None else self._producers.find(oldest.producer_id)
         if entry is None or entry.last_timestamp <= 0:
             return False
         return now_ms - entry.last_timestamp > self._max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
@@ -198,7 +200,7 @@ class ProducerStateManager:
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Make the copy that batches are checked against; `update` takes it over into the state (PS1)."""
         assert producer_id >= 0, producer_id
-        entry = self._producers.get(producer_id)
+        entry = self._producers.find(producer_id)
         verification = self.verifications.entry(producer_id)
         current = ProducerStateEntry(producer_id) if entry is None else entry
         return ProducerAppendInfo(current, origin, verification)
@@ -262,7 +264,7 @@ class ProducerStateManager:
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether the producer has an open transaction in that epoch."""
-        entry = self._producers.get(producer_id)
+        entry = self._producers.find(producer_id)
         return (
             entry is not None
             and entry.transaction_first_offset is not None
@@ -283,7 +285,7 @@ class ProducerStateManager:
         Returns the guard that the append has to show, or None where none is needed: the transaction has begun in this
         log already. Raises InvalidProducerEpoch; nothing has changed then.
         """
-        entry = self._producers.get(producer_id)
+        entry = self._producers.find(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
             raise InvalidProducerEpoch(
                 f"producer {producer_id} epoch {producer_epoch} is older than the last seen epoch "
@@ -307,9 +309,9 @@ class ProducerStateManager:
 
     def _merge(self, info: ProducerAppendInfo) -> None:
         producer_id = info.updated.producer_id
-        entry = self._producers.get(producer_id)
+        entry = self._producers.find(producer_id)
         if entry is None:
-            entry = self._producers[producer_id] = ProducerStateEntry(producer_id)
+            entry = self._producers.find_or_add(producer_id)
         if self._prepared is not None:
             self._prepared.keep(entry)
         entry.merge(info.updated)
@@ -395,9 +397,9 @@ class ProducerStateManager:
         The entry itself is changed, without a copy: the batch is in the log already. Raises InvalidTransactionState;
         nothing has changed then.
         """
-        entry = self._producers.get(producer_id)
+        entry = self._producers.find(producer_id)
         if entry is None:
-            entry = self._producers[producer_id] = ProducerStateEntry(producer_id)
+            entry = self._producers.find_or_add(producer_id)
         if attributes & TRANSACTIONAL_FLAG:
             if entry.transaction_first_offset is None:
                 entry.transaction_first_offset = base_offset
@@ -417,10 +419,15 @@ class ProducerStateManager:
 
     def remove_expired(self, now_ms: int) -> None:
         """Forget producers that are idle for the expiration time and have no open transaction (PS13)."""
-        expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
-        for producer_id in expired:
-            del self._producers[producer_id]
+        self._drop_expired(self._producers, now_ms)
         self.verifications.remove_expired(now_ms, self._producer_id_expiration_ms)
+
+    def _drop_expired(self, held: ProducerTable | SnapshotRows, now_ms: int) -> None:
+        held.drop_old(
+            now_ms=now_ms,
+            expiration_ms=self._producer_id_expiration_ms,
+            is_expired=partial(self._is_expired, now_ms=now_ms),
+        )
 
     def _is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
         if entry.transaction_first_offset is not None:
@@ -488,24 +495,23 @@ class ProducerStateManager:
             offset = self._snapshots[-1]
             path = join(self._directory, snapshot_name(offset))
             try:
-                entries = read_snapshot(self._file_system, path)
+                rows = read_rows(self._file_system, path)
             except (CorruptSnapshot, FileNotFoundError) as error:
                 logger.warning("producer snapshot dropped: path=%s reason=%s", path, error)
                 self._delete_snapshots([offset])
                 continue
-            self._load(entry for entry in entries if not self._is_expired(entry, now_ms))
+            self._drop_expired(rows, now_ms)
+            self._load(rows)
             self.last_snapshot_offset = self._map_end_offset = offset
             return
         self.last_snapshot_offset = self._map_end_offset = log_start_offset
 
-    def _load(self, entries: Iterable[ProducerStateEntry]) -> None:
-        begun = []
-        for entry in entries:
-            self._producers[entry.producer_id] = entry
-            if entry.transaction_first_offset is not None:
-                place = LogOffsetMetadata(entry.transaction_first_offset)
-                begun.append(OngoingTransaction(entry.producer_id, place))
-        self._begin(begun)
+    def _load(self, rows: SnapshotRows) -> None:
+        self._producers.load(rows)
+        self._begin(
+            OngoingTransaction(producer_id, LogOffsetMetadata(first_offset))
+            for producer_id, first_offset in rows.with_open_transactions()
+        )
 
     @property
     def snapshot_offsets(self) -> list[int]:
@@ -529,7 +535,9 @@ class ProducerStateManager:
         offset = self.map_end_offset
         if offset <= self.last_snapshot_offset:
             return None
-        path = write_snapshot(self._file_system, self._directory, offset, self._producers.values(), sync=True)
+        path = write_snapshot(
+            self._file_system, self._directory, offset, self._producers.encoded(), sync=True
+        )
         self._note_snapshot(offset)
         return path
 
@@ -546,7 +554,7 @@ class ProducerStateManager:
             self._file_system,
             self._directory,
             offset,
-            self._producers.values(),
+            *self._producers.parts(),
             recovery_point=recovery_point,
         )
         return self._prepared

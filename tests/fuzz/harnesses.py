@@ -43,7 +43,7 @@ from storage.inspection.stats import partition_stats
 from storage.inspection.verify.directory import verify_log_directory
 from storage.inspection.verify.partition import verify_partition
 from storage.log import PartitionLog
-from storage.producers.snapshot import decode_snapshot
+from storage.producers.rows import decode_snapshot
 from storage.segment.file_records import FileRecords
 from storage.topics import check_topic_name, parse_directory_name
 from tests.places import GOLDEN

@@ -16,7 +16,8 @@ from storage.disk.filesystem import FileSystem, join
 from storage.errors import CorruptIndex, CorruptSnapshot, StorageError
 from storage.index.transaction_index import ENTRY, AbortedTransaction, unpack_entries
 from storage.inspection.verify.sliced import Finding, SlicedIndex, first_findings
-from storage.producers.snapshot import list_snapshots, read_snapshot, snapshot_name
+from storage.producers.rows import read_snapshot
+from storage.producers.snapshot import list_snapshots, snapshot_name
 from storage.segment import TRANSACTION_INDEX_SUFFIX, offset_name
 
 _HALF_OF_SEQUENCES = 1 << 30

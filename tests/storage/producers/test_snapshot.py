@@ -17,15 +17,8 @@ from storage.disk.filesystem import FileSystem, read_file
 from storage.draws import Draws
 from storage.errors import CorruptSnapshot
 from storage.producers.entry import ProducerStateEntry
-from storage.producers.snapshot import (
-    decode_snapshot,
-    encode_snapshot,
-    list_snapshots,
-    read_snapshot,
-    snapshot_name,
-    snapshot_offset,
-    write_snapshot,
-)
+from storage.producers.rows import decode_snapshot, encode_entries, encode_snapshot, read_snapshot
+from storage.producers.snapshot import list_snapshots, snapshot_name, snapshot_offset, write_snapshot
 from tests.places import GOLDEN
 
 SNAPSHOTS = sorted(
@@ -139,15 +132,15 @@ def test_any_flipped_byte_is_noticed(position: int, mask: int) -> None:
 
 def test_t11_shorter_snapshot_over_a_longer_file_leaves_no_stale_tail() -> None:
     file_system = new_file_system()
-    write_snapshot(file_system, "/log", 5, [an_entry(1), an_entry(2)], sync=False)
-    path = write_snapshot(file_system, "/log", 5, [an_entry(3)], sync=True)
+    write_snapshot(file_system, "/log", 5, encode_entries([an_entry(1), an_entry(2)]), sync=False)
+    path = write_snapshot(file_system, "/log", 5, encode_entries([an_entry(3)]), sync=True)
     assert [entry.producer_id for entry in read_snapshot(file_system, path)] == [3]
 
 
 def test_names_that_are_no_snapshots_are_passed_over() -> None:
     file_system = new_file_system()
     for offset in (30, 7, 1 << 62):
-        write_snapshot(file_system, "/log", offset, [], sync=False)
+        write_snapshot(file_system, "/log", offset, b"", sync=False)
     for name in (
         "x.snapshot",
         "7.snapshot",

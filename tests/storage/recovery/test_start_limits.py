@@ -9,7 +9,7 @@ import pytest
 from sim.disk import SimDisk, SimFileSystem
 from storage.config import LogConfig
 from storage.disk.filesystem import OpenMode, join, read_file
-from storage.producers.snapshot import encode_snapshot
+from storage.producers.rows import encode_snapshot
 from storage.recovery.cut import RecoveryCut
 from tests.storage.disk.recorded_calls import recorded
 from tests.storage.logs import (

@@ -12,7 +12,7 @@ from storage.batch import Record, TimestampType, build_batch, set_max_timestamp
 from storage.disk.filesystem import join, read_file
 from storage.errors import CorruptBatch
 from storage.producers.rebuild import rebuild_producer_state
-from storage.producers.snapshot import decode_snapshot
+from storage.producers.rows import decode_snapshot
 from storage.recovery.cut import RecoveryCut
 from tests.storage.directory.directories import DIRECTORY as LOGS
 from tests.storage.directory.directories import manager, started

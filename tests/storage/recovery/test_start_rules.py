@@ -10,7 +10,7 @@ from sim.disk import SimFileSystem
 from storage.config import LogConfig
 from storage.disk.filesystem import OpenMode, join, read_file
 from storage.log import PartitionLog
-from storage.producers.snapshot import encode_snapshot
+from storage.producers.rows import encode_snapshot
 from tests.storage.logs import (
     DIRECTORY,
     NOW_MS,

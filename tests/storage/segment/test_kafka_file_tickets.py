@@ -11,7 +11,7 @@ from sim.disk.life import Life
 from storage.disk.filesystem import OpenMode, join, read_file
 from storage.disk.os_filesystem import OsFileSystem
 from storage.index.offset_index import OffsetIndex
-from storage.producers.snapshot import encode_snapshot
+from storage.producers.rows import encode_snapshot
 from storage.segment.file_records import FileRecords
 from tests.storage.logs import (
     DIRECTORY,
