@@ -14,6 +14,7 @@ from typing import NamedTuple, final
 
 from storage.disk.checkpoints import LeaderEpochCheckpoint
 from storage.disk.filesystem import FileSystem, basename, dirname, join
+from storage.disk.handle_pool import is_out_of_handles
 from storage.errors import InvalidRecord
 
 logger = logging.getLogger(__name__)
@@ -143,12 +144,21 @@ class LeaderEpochCache:
         Entries that contradict this are dropped: those of this or a later epoch, and those that start at or after
         `start_offset` (EP3). Of several starts of one epoch the first is kept. Raises InvalidRecord for a negative
         epoch or offset, as a batch has that no leader has stamped; nothing has changed then. Raises OSError: the
-        entries in memory have changed then, the file has the old ones or the new ones.
+        entries in memory have changed then, the file has the old ones or the new ones. If only a descriptor is missing,
+        those in memory are the old ones: the next call writes the file again.
         """
         if epoch == self.last_epoch and start_offset >= self._last_start and epoch >= 0:
             return False
+        before = self.entries
         self.note(epoch, start_offset)
-        self._write()
+        try:
+            self._write()
+        except OSError as error:
+            if is_out_of_handles(error):
+                self._drop_from(0)
+                for entry in before:
+                    self._insert(*entry)
+            raise
         return True
 
     def note(self, epoch: int, start_offset: int) -> None:

@@ -28,6 +28,11 @@ SHED_AT_ONCE: Final = 16
 NO_LIMIT: Final = 1 << 62
 
 
+def is_out_of_handles(error: BaseException) -> bool:
+    """Whether `error` says that a file could not be opened for want of a descriptor; no disk has failed then."""
+    return isinstance(error, OSError) and error.errno in OUT_OF_HANDLES
+
+
 class Handle(Protocol):
     """What holds one descriptor that can be closed until its next use."""
 

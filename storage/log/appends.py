@@ -12,10 +12,12 @@ from typing import Final, final
 from storage.batch import CURRENT_MAGIC, RecordBatch, is_one_batch, iterate_batches
 from storage.codec.buffer import Buffer
 from storage.config import INT_MAX, LONG_MAX, LogConfig
+from storage.disk.handle_pool import is_out_of_handles
 from storage.errors import (
     InvalidRecord,
     OffsetsExhausted,
     OffsetsOutOfOrder,
+    OutOfHandles,
     RecordBatchTooLarge,
     StorageError,
     UnexpectedAppendOffset,
@@ -311,8 +313,11 @@ class Appends:
     def _on_failure(self, error: Exception, log_end_before: int) -> None:
         """Take the log offline, unless a rule has refused the set and nothing was written.
 
-        Raises StorageError for a disk that failed.
+        Raises StorageError for a disk that failed; OutOfHandles, while the log stays online, for a file that could not
+        be opened before anything was written.
         """
+        if is_out_of_handles(error) and not self._has_written(log_end_before):
+            raise OutOfHandles(str(error)) from error
         if isinstance(error, OSError):
             raise self._online.failed("append", error) from error
         if not isinstance(error, StorageError) or self._has_written(log_end_before):

@@ -12,7 +12,8 @@ from typing import final
 
 from storage.config import LONG_MAX
 from storage.disk.filesystem import FileSystem
-from storage.errors import StorageError
+from storage.disk.handle_pool import is_out_of_handles
+from storage.errors import OutOfHandles, StorageError
 from storage.log.local_log import LocalLog
 from storage.log.marks import Marks
 from storage.log.online import Online
@@ -31,7 +32,7 @@ class PreparedFlush:
     afterwards were not synced by this flush.
     """
 
-    __slots__ = ("_file_system", "_segments", "_sync_directory", "offset", "valid_up_to")
+    __slots__ = ("_file_system", "_lack", "_segments", "_sync_directory", "offset", "valid_up_to")
 
     def __init__(
         self,
@@ -44,12 +45,33 @@ class PreparedFlush:
         self.offset = self.valid_up_to = offset
         self._segments = segments
         self._sync_directory = directory_to_sync
-        for segment in segments:
-            # This happens in the log's own step: the job must not create files while appends continue.
-            segment.open_indexes()
+        # What `__call__` raises in place of a sync.
+        self._lack: OSError | None = None
+        try:
+            for segment in segments:
+                # This happens in the log's own step: the job must not create files while appends continue.
+                segment.open_indexes()
+        except OSError as error:
+            if not is_out_of_handles(error):
+                raise
+            self._lack = error
 
     def __call__(self) -> None:
-        """Sync the files. Raises OSError: then none of them may be taken as synced."""
+        """Sync the files. Raises OSError: then none of them may be taken as synced.
+
+        Raises OutOfHandles if a file cannot be opened for want of a descriptor: no sync has failed, and another flush
+        may sync them all.
+        """
+        try:
+            self._sync_all()
+        except OSError as error:
+            if is_out_of_handles(error):
+                raise OutOfHandles(f"not flushed up to offset {self.offset}: {error}") from error
+            raise
+
+    def _sync_all(self) -> None:
+        if self._lack is not None:
+            raise self._lack
         for segment in self._segments:
             try:
                 segment.flush()
@@ -83,7 +105,8 @@ class Flushes:
     def roll(self, expected_next_offset: int | None = None, *, now_ms: int) -> LogSegment:
         """Begin a new segment. On return all earlier records are on disk, and the recovery point is its base offset.
 
-        The base offset is the greater of the log end and `expected_next_offset` (RO2). Raises StorageError.
+        The base offset is the greater of the log end and `expected_next_offset` (RO2). Raises StorageError;
+        OutOfHandles if a file cannot be opened for want of a descriptor: the active segment is the same then.
         """
         self._online.check()
         with self._online.during("roll"):
@@ -94,6 +117,8 @@ class Flushes:
         self._local.check_roll(expected_next_offset)
         try:
             segment = self._roll(expected_next_offset, now_ms)
+        except OutOfHandles:
+            raise
         except StorageError as error:
             # It is no refusal any more, and the log has rolled in part.
             self._online.failed("roll", error)
@@ -112,10 +137,13 @@ class Flushes:
         self._producers.reached(segment.base_offset)
         try:
             self._take_snapshot(recovery_point)
-        except Exception:
+        except Exception as error:
             # The snapshot is not on disk, so the recovery point must not pass its offset (T12).
             self._local.lower_recovery_point(recovery_point)
-            raise
+            if not is_out_of_handles(error):
+                raise
+            # The log has rolled, and needs no snapshot: a start reads more of its batches.
+            logger.warning("producer snapshot left out: log=%s reason=%s", self._local.directory, error)
         self._marks.keep_high_watermark_within_log()
         return segment
 
@@ -168,11 +196,18 @@ class Flushes:
     def flush(self, offset: int | None = None) -> None:
         """Sync all records below `offset` (None: all), wait for the disk, and move the recovery point there.
 
-        Raises StorageError; the log is offline then.
+        Raises StorageError; the log is offline then. Raises OutOfHandles if a file cannot be opened for want of a
+        descriptor: the log is online then, and the recovery point where it was.
         """
-        prepared = self.prepare(offset)
+        prepared, lack = self.prepare(offset), None
         with self._online.during("flush", refuses=False):
-            prepared()
+            try:
+                prepared()
+            except OutOfHandles as error:
+                lack = error
+        if lack is not None:
+            self.failed(prepared)
+            raise lack
         self.done(prepared.offset)
 
     def prepare(self, up_to: int | None = None) -> PreparedFlush:
@@ -210,6 +245,13 @@ class Flushes:
         assert valid_up_to <= offset, (valid_up_to, offset)
         reached = min(valid_up_to, self._local.log_end_offset)
         self._local.raise_recovery_point(reached)
+
+    def failed(self, prepared: PreparedFlush) -> None:
+        """Forget a prepared flush that raised OutOfHandles; the recovery point stays where it is."""
+        # A later one that is done counts for it, too.
+        if prepared in self._prepared:
+            self._prepared.remove(prepared)
+        assert prepared not in self._prepared, prepared.offset
 
     def truncated_to(self, offset: int) -> None:
         """Note that the log was cut at `offset`: prepared flushes promise nothing above it any more."""

@@ -13,8 +13,9 @@ from typing import final
 
 from storage.config import LogConfig
 from storage.disk.filesystem import FileSystem, join
+from storage.disk.handle_pool import is_out_of_handles
 from storage.draws import Draws
-from storage.errors import OffsetOutOfRange, StorageError
+from storage.errors import OffsetOutOfRange, OutOfHandles, StorageError
 from storage.index.transaction_index import AbortedTransaction
 from storage.segment import SEGMENT_SUFFIXES, LogSegment, offset_name
 from storage.segment.fetch_data import FetchData
@@ -187,10 +188,25 @@ class LocalLog:
         the old one at a batch boundary, a hole that no recovery can see and that a follower would never close.
         An empty active segment with that base offset is restarted in place (KAFKA-6388). Raises StorageError for a base
         offset that a segment has, or that is below the active segment's: nothing has changed then. Raises OSError: the
-        log must go offline then.
+        log must go offline then. Raises OutOfHandles if a file cannot be opened for want of a descriptor: the active
+        segment is the same then and takes appends, its indexes may have no room, and a roll may be tried again.
         """
         self.check_roll(expected_next_offset)
         new_base = max(expected_next_offset or 0, self.log_end_offset)
+        try:
+            return self._roll(new_base, now_ms)
+        except OSError as error:
+            if not is_out_of_handles(error):
+                raise
+            self._remove_unused(new_base)
+            raise OutOfHandles(f"{self.directory}: no segment begun at offset {new_base}: {error}") from error
+
+    def _remove_unused(self, base_offset: int) -> None:
+        """Delete the files of a segment that was not begun: a start would find them beside those of the active one."""
+        if base_offset not in self.segments:
+            self._remove_stale_files(base_offset)
+
+    def _roll(self, new_base: int, now_ms: int) -> LogSegment:
         active = self.segments.active
         if new_base in self.segments:
             active.restart(now_ms)

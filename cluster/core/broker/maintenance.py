@@ -21,7 +21,7 @@ from storage.cleaner.compaction import Compaction, Work
 from storage.cleaner.plan import CleanerConfig
 from storage.directory.cleaners import Candidate, CleanerManager, Key, key_of
 from storage.disk.filesystem import basename, dirname
-from storage.errors import StorageError
+from storage.errors import OutOfHandles, StorageError
 from storage.log import PartitionLog
 from storage.segment import LogSegment
 from storage.topics import parse_directory_name
@@ -174,6 +174,11 @@ class LogMaintenance:
         before = log.log_start_offset
         try:
             count = log.retention.delete_old(now_ms, at_most=at_most)
+        except OutOfHandles as error:
+            # The log could not roll, so its last segment is left; the next pass tries it again.
+            logger.warning("old segments left: log=%s reason=%s", log.directory, error)
+            self._context.touch(replica.topic_partition)
+            return 0
         except StorageError as error:
             self._logs.on_disk_failed(log, error)
             return 0

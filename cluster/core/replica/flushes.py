@@ -6,6 +6,7 @@ leader counts only what it has flushed of its own log, and a follower fetches on
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import final
 
@@ -14,9 +15,15 @@ from cluster.core.replica.leader import promises_flush
 from cluster.core.replica.replica import Replica
 from storage.config import LONG_MAX
 from storage.disk.handle_pool import OUT_OF_HANDLES
-from storage.errors import StorageError
+from storage.errors import OutOfHandles, StorageError
+from storage.log.flushes import PreparedFlush
 
 FLUSH_TIMER = "logs.flush"
+RETRY_TIMER = "replica.flush:"
+# A flush that found no descriptor is tried again after this time.
+RETRY_MS = 1000
+
+logger = logging.getLogger(__name__)
 
 OnFailure = Callable[[str], None]
 
@@ -82,30 +89,51 @@ class Flushes:
         replica.is_flushing = True
 
         def then(now_ms: int, error: Exception | None) -> None:
-            self._on_flushed(now_ms, replica, prepared.offset, error)
+            self._on_flushed(now_ms, replica, prepared, error)
 
         self._context.outbox.run_job("flush", prepared, then)
 
-    def _on_flushed(self, now_ms: int, replica: Replica, up_to: int, error: Exception | None) -> None:
+    def _on_flushed(
+        self, now_ms: int, replica: Replica, prepared: PreparedFlush, error: Exception | None
+    ) -> None:
         assert replica.is_flushing, replica.name
         replica.is_flushing = False
         if self._context.replicas.get(replica.topic_partition) is not replica:
             # The replica was deleted meanwhile.
             return
+        if isinstance(error, OutOfHandles):
+            self._try_later(now_ms, replica, prepared, error)
+            return
         if error is not None:
             self._fail(replica, "flush", error)
             return
+        up_to = prepared.offset
         replica.flushed_ms = now_ms
         # After a truncation in between, less than `up_to` is noted.
         local = replica.log.local
         replica.log.flushes.done(up_to)
         assert local.recovery_point <= local.log_end_offset, (local.recovery_point, local.log_end_offset)
+        self._flush_more(replica)
+        self._context.advance_high_watermark(replica, now_ms)
+        self._context.touch(replica.topic_partition)
+
+    def _flush_more(self, replica: Replica) -> None:
         if self.is_behind(replica):
             self._flush(replica, replica.log.local.log_end_offset)
         else:
             self.maybe_flush(replica)
-        self._context.advance_high_watermark(replica, now_ms)
-        self._context.touch(replica.topic_partition)
+
+    def _try_later(self, now_ms: int, replica: Replica, prepared: PreparedFlush, error: OutOfHandles) -> None:
+        """Sets the timer of another flush after one that could not open a file: no disk has failed."""
+        logger.warning("not flushed: topic_partition=%s reason=%s", replica.name, error)
+        replica.log.flushes.failed(prepared)
+
+        def go_on(_: int) -> None:
+            is_here = self._context.replicas.get(replica.topic_partition) is replica
+            if is_here and not replica.is_flushing:
+                self._flush_more(replica)
+
+        self._context.outbox.set_timer(f"{RETRY_TIMER}{replica.name}", now_ms + RETRY_MS, go_on)
 
     def _write_snapshot(self, replica: Replica) -> None:
         snapshot = replica.log.flushes.begin_snapshot()

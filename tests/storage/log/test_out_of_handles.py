@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from storage.errors import OutOfHandles
 from storage.index.time_index import TimestampOffset
 from storage.log import PartitionLog
 from tests.storage.disk.test_machine_limits import open_files_limited_to
-from tests.storage.logs import NOW_MS, SMALL, append_each, read_offsets
+from tests.storage.logs import NOW_MS, SMALL, append_each, produced, read_offsets
 
 
 @contextmanager
@@ -106,3 +107,99 @@ def test_a_log_that_rolls_takes_the_spare_descriptors(tmp_path: Path) -> None:
     used = len(os.listdir("/proc/self/fd"))
     log.close()
     assert len(os.listdir("/proc/self/fd")) < used
+
+
+Operation = Callable[[PartitionLog], None]
+
+
+def lead(log: PartitionLog) -> None:
+    append_each(log, 1, value_bytes=100)
+
+
+def lead_in_a_new_epoch(log: PartitionLog) -> None:
+    batch = produced(value_bytes=100, producer_id=9, producer_epoch=0, sequence=0)
+    log.append_as_leader(batch, leader_epoch=log.epochs.last_epoch + 1, now_ms=NOW_MS)
+
+
+def lead_into_a_new_segment(log: PartitionLog) -> None:
+    log.append_as_leader(produced(value_bytes=1800), leader_epoch=0, now_ms=NOW_MS)
+
+
+def flush(log: PartitionLog) -> None:
+    log.flushes.flush()
+
+
+def roll(log: PartitionLog) -> None:
+    log.flushes.roll(now_ms=NOW_MS)
+
+
+OPERATIONS = (lead, lead_in_a_new_epoch, lead_into_a_new_segment, flush, roll)
+
+
+@pytest.mark.parametrize("operate", OPERATIONS, ids=lambda operate: operate.__name__)
+def test_ap16_an_append_a_roll_and_a_flush_that_find_no_descriptor_fail_alone(
+    tmp_path: Path, operate: Operation
+) -> None:
+    assert fails_alone(tmp_path / "t-0", operate, left=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operate", OPERATIONS, ids=lambda operate: operate.__name__)
+def test_ap16_whichever_file_finds_no_descriptor_the_log_stays_online(
+    tmp_path: Path, operate: Operation
+) -> None:
+    """Another file is the first that cannot be opened, with 1, 2 … descriptors left."""
+    left = 1
+    while fails_alone(tmp_path / f"t-{left}", operate, left):
+        left += 1
+    assert left < 20
+
+
+def fails_alone(directory: Path, operate: Operation, left: int) -> bool:
+    """Whether the operation finds too few descriptors; check that the log then knows what it holds, and goes on."""
+    log = opened(directory)
+    before, failure = log.log_end_offset, None
+    with descriptors_left(left):
+        try:
+            operate(log)
+        except OutOfHandles as error:
+            failure = error
+    assert log.online.reason is None
+    if failure is not None:
+        assert log.log_end_offset == before
+        check_known(log, directory)
+        operate(log)
+    check_known(log, directory)
+    log.close()
+    return failure is not None
+
+
+def opened(directory: Path) -> PartitionLog:
+    """Open a log with unsynced records in its last segment, none of whose files is open."""
+    file_system = OsFileSystem(handles=HandlePool(100))
+    log = PartitionLog.open(file_system, str(directory), SMALL, clean=True, now_ms=NOW_MS)
+    append_each(log, 12, value_bytes=100)
+    batch = produced(producer_id=7, producer_epoch=0, sequence=0)
+    log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
+    file_system.handles.make_room(100)
+    assert len(file_system.handles) == 0
+    return log
+
+
+def check_known(log: PartitionLog, directory: Path) -> None:
+    """Check that the log reads what it says it holds, and that a start after a crash finds the same."""
+    offsets = list(range(log.log_end_offset))
+    assert read_offsets(log) == offsets
+    copy = directory.parent / "copy" / directory.name
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(directory, copy)
+    found = PartitionLog.open(
+        OsFileSystem(), str(copy), SMALL, recovery_point=log.local.recovery_point, clean=False, now_ms=NOW_MS
+    )
+    assert read_offsets(found) == offsets
+    assert found.epochs.entries == log.epochs.entries
+    assert list(found.local.segments.base_offsets) == list(log.local.segments.base_offsets)
+    assert {key: entry.last_offset for key, entry in found.producers.producers.items()} == {
+        key: entry.last_offset for key, entry in log.producers.producers.items()
+    }
+    found.close_handles()
