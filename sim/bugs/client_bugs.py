@@ -73,8 +73,8 @@ def _drops_first(original: Original) -> Original:
 
 
 def _keeps_what_is_below(original: Original) -> Original:
-    def visible(batch: RecordBatch, position: int, high_watermark: int) -> list[Record]:
-        return list(original(batch, batch.base_offset, high_watermark))
+    def visible(batch: RecordBatch, position: int, high_watermark: int, room: object) -> list[Record]:
+        return list(original(batch, batch.base_offset, high_watermark, room))
 
     return visible
 
