@@ -20,7 +20,7 @@ class ClientHistoryCheck:
     A consumer reads no offset twice unless its position moved back, and read every record below its position, unless
     its topic was deleted meanwhile, or the log of a leader began after the record or had it compacted away: the log of
     a later leader, or its files, may begin before, or have it still. Every send has its outcome in time. Excused losses
-    (see the ghost) break no rule.
+    (see the ghost) break no rule. What Jepsen's Kafka workload has a name for begins with that name.
     """
 
     name = "client-history"
@@ -57,7 +57,8 @@ class ClientHistoryCheck:
             is_kept = send.value in placed.get(send.partition, set()) or send.partition in self._log_starts
             may_be_lost = send.acks == 1 and (send.partition, send.value) not in exposed
             if not is_kept and not may_be_lost and not self._has_excuse(send.partition):
-                yield f"{send.partition}: {send.value!r}, acknowledged without an offset, is nowhere in the log"
+                what = f"{send.value!r}, acknowledged without an offset, is nowhere in the log"
+                yield f"lost-write: {send.partition}: {what}"
 
     def _has_excuse(self, partition: str) -> bool:
         """Whether any record of the partition may be lost: which offset this one had is not known."""
@@ -68,9 +69,9 @@ class ClientHistoryCheck:
         for read in self._history.reads:
             send = self._sends.get(read.value)
             if send is None:
-                yield f"{read.partition}: {read.consumer} read {read.value!r}, which nobody sent"
+                yield f"unsent-read: {read.partition}: {read.consumer} read {read.value!r}, which nobody sent"
             elif send.outcome is Outcome.FAIL:
-                yield f"{read.partition}: {read.consumer} read {read.value!r}, whose send was refused"
+                yield f"G1a: {read.partition}: {read.consumer} read {read.value!r}, whose send was refused"
 
     def _out_of_order(self) -> Iterator[str]:
         places = {send.value: place for place, send in enumerate(self._history.sends)}
@@ -82,7 +83,8 @@ class ClientHistoryCheck:
                     continue
                 before = latest.setdefault((send.producer, send.life), send)
                 if places[send.value] < places[before.value]:
-                    yield f"{partition}: offset {offset} holds {send.value!r}, sent before {before.value!r}"
+                    what = f"offset {offset} holds {send.value!r}, sent before {before.value!r}"
+                    yield f"nonmonotonic-send: {partition}: {what}"
                 latest[send.producer, send.life] = send
 
     def _keeps_order(self, send: SendOperation, offset: int) -> bool:
@@ -96,7 +98,8 @@ class ClientHistoryCheck:
     def _read_again(self) -> Iterator[str]:
         for read in self._history.reads:
             if read.offset <= read.after:
-                yield f"{read.partition}: {read.consumer} read offset {read.offset} after offset {read.after}"
+                what = f"{read.consumer} read offset {read.offset} after offset {read.after}"
+                yield f"nonmonotonic-poll: {read.partition}: {what}"
 
     def _late(self) -> Iterator[str]:
         for send in self._history.sends:
@@ -118,8 +121,8 @@ class ClientHistoryCheck:
             missing = [offset for offset in missing if not self._is_excused(partition, offset)]
             if missing:
                 yield (
-                    f"{partition}: {consumer} is at {position} and has never read {len(missing)} of the records "
-                    f"before it, the first at offset {missing[0]}"
+                    f"poll-skip: {partition}: {consumer} is at {position} and has never read {len(missing)} of the "
+                    f"records before it, the first at offset {missing[0]}"
                 )
 
     def _is_excused(self, partition: str, offset: int) -> bool:

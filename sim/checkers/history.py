@@ -47,7 +47,8 @@ class HistoryCheck:
 
     No acknowledged record is lost, except the excused ones (see the ghost). None was read at or above the high
     watermark. None of an idempotent producer is at two offsets. None was invented. A record that was read stays at its
-    offset. `excused` counts the lost and excused records, by reason.
+    offset. What Jepsen's Kafka workload has a name for begins with that name. `excused` counts the lost and excused
+    records, by reason.
     """
 
     name = "history"
@@ -89,8 +90,8 @@ class HistoryCheck:
                 found = self._logs.get(send.partition, {}).get(send.offset)
                 instead = "nothing" if found is None else repr(found)
                 yield (
-                    f"{send.partition}: {send.value!r}, acknowledged with acks={_acks(send)} at offset {send.offset} "
-                    f"({send.completed_us / 1e6:.3f} s), is lost: {instead} is there"
+                    f"lost-write: {send.partition}: {send.value!r}, acknowledged with acks={_acks(send)} "
+                    f"at offset {send.offset} ({send.completed_us / 1e6:.3f} s), is lost: {instead} is there"
                 )
             else:
                 self.excused[reason] = self.excused.get(reason, 0) + 1
@@ -121,7 +122,8 @@ class HistoryCheck:
                 elif sent.outcome is Outcome.FAIL:
                     yield f"{partition}: offset {offset} holds {value!r}, whose send was refused"
                 elif value in first_at and sent.is_idempotent:
-                    yield f"{value!r} of an idempotent producer is at {first_at[value]} and at {(partition, offset)}"
+                    places = f"{first_at[value]} and at {(partition, offset)}"
+                    yield f"duplicate: {value!r} of an idempotent producer is at {places}"
                 first_at.setdefault(value, (partition, offset))
 
     def _misread(self) -> Iterator[str]:
@@ -134,7 +136,13 @@ class HistoryCheck:
                 if read.offset < self._log_starts.get(read.partition, 0):
                     continue
                 if self._excuse(read.partition, read.offset) is None:
-                    yield f"{_described(read)}; at the end that offset holds something else"
+                    yield self._unstable(read)
+
+    def _unstable(self, read: ReadOperation) -> str:
+        found = self._logs.get(read.partition, {}).get(read.offset)
+        if found is None:
+            return f"{_described(read)}; at the end that offset holds nothing"
+        return f"inconsistent-offsets: {_described(read)}; at the end that offset holds {found!r}"
 
 
 def _acks(send: SendOperation) -> str:

@@ -49,7 +49,9 @@ def found(history: History, log: dict[int, str], *excuses: Excuse) -> list[str]:
 def test_acknowledgement_without_an_offset_needs_its_record_in_the_log() -> None:
     history = history_of(sent("a", Outcome.OK))
     assert not found(history, {7: "a"})
-    assert found(history, {}) == ["t-0: 'a', acknowledged without an offset, is nowhere in the log"]
+    assert found(history, {}) == [
+        "lost-write: t-0: 'a', acknowledged without an offset, is nowhere in the log"
+    ]
 
 
 def test_record_acknowledged_without_an_offset_may_be_lost_with_an_excuse_or_acks_below_all() -> None:
@@ -84,15 +86,19 @@ def test_what_is_read_was_sent_and_not_refused() -> None:
     unknown, refused = sent("a", Outcome.INFO), sent("a", Outcome.FAIL)
     assert not found(history_of(unknown, read={0: "a"}, position=1), {0: "a"})
     assert found(history_of(refused, read={0: "a"}, position=1), {}) == [
-        "t-0: c read 'a', whose send was refused"
+        "G1a: t-0: c read 'a', whose send was refused"
     ]
-    assert found(history_of(read={0: "b"}, position=1), {}) == ["t-0: c read 'b', which nobody sent"]
+    assert found(history_of(read={0: "b"}, position=1), {}) == [
+        "unsent-read: t-0: c read 'b', which nobody sent"
+    ]
 
 
 def test_records_of_an_idempotent_producer_are_in_the_order_of_their_sends() -> None:
     history = history_of(*(sent(value, Outcome.INFO) for value in "abc"))
     assert not found(history, {0: "a", 5: "c"})
-    assert found(history, {0: "b", 1: "a", 2: "c"}) == ["t-0: offset 1 holds 'a', sent before 'b'"]
+    assert found(history, {0: "b", 1: "a", 2: "c"}) == [
+        "nonmonotonic-send: t-0: offset 1 holds 'a', sent before 'b'"
+    ]
 
 
 def test_order_is_not_promised_without_idempotence() -> None:
@@ -106,7 +112,9 @@ def test_acknowledged_records_of_a_producer_with_one_request_in_flight_keep_thei
     # A late copy of the first one follows.
     assert not found(history_of(first, second), {0: "a", 1: "b", 2: "a"})
     first.offset, second.offset = 1, 0
-    assert found(history_of(first, second), {0: "b", 1: "a"}) == ["t-0: offset 1 holds 'a', sent before 'b'"]
+    assert found(history_of(first, second), {0: "b", 1: "a"}) == [
+        "nonmonotonic-send: t-0: offset 1 holds 'a', sent before 'b'"
+    ]
     # What was lost and written again says nothing.
     second.offset = 7
     assert not found(history_of(first, second), {0: "b", 1: "a"})
@@ -116,7 +124,7 @@ def test_consumer_reads_no_offset_twice_without_going_back() -> None:
     history = history_of(sent("a", Outcome.INFO), read={0: "a"}, position=1)
     assert not found(history, {0: "a"})
     history.reads.append(replace(history.reads[0], after=0))
-    assert found(history, {0: "a"}) == ["t-0: c read offset 0 after offset 0"]
+    assert found(history, {0: "a"}) == ["nonmonotonic-poll: t-0: c read offset 0 after offset 0"]
 
 
 def test_each_send_has_its_outcome_in_time() -> None:
@@ -133,7 +141,7 @@ def test_consumer_reads_every_record_below_its_position() -> None:
     assert not found(history_of(*sends, read={0: "a", 1: "b"}, position=2), log)
     skipping = history_of(*sends, read={0: "a", 2: "c"}, position=3)
     assert found(skipping, log) == [
-        "t-0: c is at 3 and has never read 1 of the records before it, the first at offset 1"
+        "poll-skip: t-0: c is at 3 and has never read 1 of the records before it, the first at offset 1"
     ]
     assert not found(skipping, log, Excuse(P, 1, 2, "unclean election"))
     assert not found(skipping, {0: "a", 2: "c"})
@@ -144,7 +152,7 @@ def test_a_consumer_may_skip_what_was_before_the_log_of_a_leader() -> None:
     # Broker 2 deletes as the follower that it is: no consumer is sent there.
     for deleting, expected in (
         (1, []),
-        (2, ["t-0: c is at 5 and has never read 4 of the records before it"]),
+        (2, ["poll-skip: t-0: c is at 5 and has never read 4 of the records before it"]),
     ):
         ghost = Ghost()
         ghost.apply(ghost.partition(P), BecameLeader(1, P, 0, 0))
