@@ -49,6 +49,10 @@ MOUNTS = {
         module="replog.dump_command",
         summary="Print a log, index or snapshot file in kafka-dump-log's lines.",
     ),
+    "history": Mount(
+        module="sim.anomalies.commands",
+        summary="Find the anomalies of a client history, named as Jepsen names them.",
+    ),
     "log": Mount(
         module="replog.log_commands",
         summary="Verify, recover or truncate a log directory offline, or print its stats.",

@@ -8,6 +8,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import BinaryIO
 
 import click
 from click.core import ParameterSource
@@ -104,6 +105,12 @@ def list_scenarios(as_json: bool) -> None:
     help="Write every event of the run to this file as a line of JSON, and the page of a violated run beside it.",
 )
 @click.option(
+    "--history",
+    "history",
+    type=click.Path(path_type=Path),
+    help="Write what the clients sent and read to this file, for `replog history check`.",
+)
+@click.option(
     "--view",
     "page",
     type=click.Path(path_type=Path),
@@ -129,6 +136,7 @@ def run(
     seeds: Seeds | None,
     jobs: int | None,
     trace: Path | None,
+    history: Path | None,
     page: Path | None,
     as_json: bool,
     stop_early: bool,
@@ -145,6 +153,8 @@ def run(
     or was interrupted.
     """
     _check_options(context, seeds, trace, page)
+    if seeds is not None and history is not None:
+        raise click.UsageError("--history is of one run: use it with --seed, not with --seeds")
     # The story and the trace report what the product's loggers would.
     logging.getLogger().addHandler(logging.NullHandler())
     if seeds is not None:
@@ -155,7 +165,10 @@ def run(
             path = find_scenario(scenario)
             if page is not None and trace is None:
                 trace = Path(stack.enter_context(TemporaryDirectory())) / f"{path.stem}-{seed}.jsonl"
-            result = _traced_run(path, seed, trace, bug=bug, source=scenario, stops_early=stop_early)
+            result = run_scenario(
+                path, seed, bug=bug, source=scenario, stops_early=stop_early,
+                trace_file=_opened(trace, stack), history_file=_opened(history, stack),
+            )  # fmt: skip
             written = _page_of(result, trace, page)
         except (ScenarioError, BugError, OSError) as error:
             click.echo(str(error), err=True)
@@ -172,16 +185,9 @@ def run(
     sys.exit(_EXIT[result.verdict])
 
 
-def _traced_run(
-    path: Path, seed: int, trace: Path | None, *, bug: str | None, source: str, stops_early: bool
-) -> RunResult:
-    """Run a scenario and write its trace, if it shall have one. Raises as `run_scenario` does, and OSError."""
-    if trace is None:
-        return run_scenario(path, seed, bug=bug, source=source, stops_early=stops_early)
-    with trace.open("wb") as trace_file:
-        return run_scenario(
-            path, seed, trace_file=trace_file, bug=bug, source=source, stops_early=stops_early
-        )
+def _opened(path: Path | None, stack: ExitStack) -> BinaryIO | None:
+    """Open a file to write, until the stack ends. Raises OSError."""
+    return None if path is None else stack.enter_context(path.open("wb"))
 
 
 def _page_of(result: RunResult, trace: Path | None, page: Path | None) -> Path | None:

@@ -10,6 +10,7 @@ from typing import BinaryIO, final
 
 from cluster.core.controller.metadata_log import METADATA_DIRECTORY
 from cluster.core.messages import TopicPartition
+from sim.anomalies.recording import write_history
 from sim.bugs import install
 from sim.bundled import find_scenario
 from sim.checkers.base import Jury, Violation
@@ -102,6 +103,7 @@ def run_scenario(
     seed: int,
     *,
     trace_file: BinaryIO | None = None,
+    history_file: BinaryIO | None = None,
     bug: str | None = None,
     source: str | None = None,
     stops_early: bool = False,
@@ -111,11 +113,11 @@ def run_scenario(
     """Run a scenario to the verdict: a loaded one, a file, or a bundled one by name; `bug` is planted meanwhile.
 
     A text is a file if it has a suffix or a slash, else a name. `seed` is from 0 to 2^63 - 1. The trace is written to
-    `trace_file`. `source` names the scenario in the command that replays the run; by default its path does. With
-    `stops_early` the run ends soon after its first violation. `reached` takes the points that it reaches. A run ends
-    soon after `most_events` events of the world; without a violation it then has proved nothing. Raises
-    ScenarioError for a scenario that cannot be run, BugError for an unknown bug, TypeError or ValueError for a wrong
-    argument.
+    `trace_file`, and what the clients did to `history_file`. `source` names the scenario in the command that replays
+    the run; by default its path does. With `stops_early` the run ends soon after its first violation. `reached` takes
+    the points that it reaches. A run ends soon after `most_events` events of the world; without a violation it then
+    has proved nothing. Raises ScenarioError for a scenario that cannot be run, BugError for an unknown bug, TypeError
+    or ValueError for a wrong argument.
     """
     check_seed(seed)
     if source is None:
@@ -125,7 +127,10 @@ def run_scenario(
     planted: AbstractContextManager[None] = install(bug) if bug is not None else nullcontext()
     with planted, without_garbage_collection():
         run = Run(loaded, seed, trace_file, stops_early=stops_early, reached=reached, most_events=most_events)
-        return run.go(replay)
+        result = run.go(replay)
+    if history_file is not None:
+        write_history(run.history, history_file)
+    return result
 
 
 def _path_of(scenario: Path | str) -> Path:

@@ -33,8 +33,9 @@ ORDERS = {
     ),
     "cluster.shell": "clients server incoming runtime transport streams engine wire",
     "sim": (
-        "commands shrink view determinism detection swarm seeds_output seeds cpu_limit run seed_range bundled judgement"
-        " sometimes outages cluster watch story witness faults checkers hosts disk world scenario bugs"
+        "commands shrink view determinism detection swarm seeds_output seeds cpu_limit run seed_range bundled"
+        " judgement sometimes outages cluster watch story witness faults anomalies checkers hosts disk world"
+        " scenario bugs"
     ),
     "sim.shrink": (
         "commands report telling likelihood again passes events surroundings search ddmin trial families data"

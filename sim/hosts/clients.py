@@ -32,7 +32,7 @@ from cluster.core.messages import (
     ProduceRequest,
     TopicPartition,
 )
-from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
+from sim.hosts.history import History, Move, Outcome, ReadOperation, SendOperation
 from sim.hosts.lives import ClientShell
 from sim.hosts.shell import Shell, Watcher
 from sim.scenario.model import ConsumerModel, ProducerModel
@@ -346,15 +346,20 @@ class ConsumerShell(ClientShell):
     def _move_to(self, partition: str, position: int) -> None:
         self.positions[partition] = self._history.positions[self.name, partition] = position
 
+    def _jump_to(self, partition: str, position: int) -> None:
+        """Go on somewhere else, which the history notes."""
+        self._history.moves.append(Move(consumer=self.name, partition=partition, at_us=self.world.now_us))
+        self._move_to(partition, position)
+
     def _on_position(self, effect: PositionReset) -> None:
-        self._move_to(str(effect.topic_partition), effect.offset)
+        self._jump_to(str(effect.topic_partition), effect.offset)
 
     def _on_truncated(self, effect: Truncated) -> None:
         partition = str(effect.topic_partition)
         position = self.positions[partition]
         assert effect.from_offset == position, (self.name, partition, effect.from_offset, position)
         assert effect.to_offset <= position, (self.name, partition, effect.to_offset, position)
-        self._move_to(partition, effect.to_offset)
+        self._jump_to(partition, effect.to_offset)
         self.trace.fields(
             self.world.now_us, self.name, "consumer_truncated",
             (("partition", partition), ("from", effect.from_offset), ("to", effect.to_offset)),

@@ -61,13 +61,24 @@ class ReadOperation:
     after: int = -1
 
 
+@quickly_made
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A consumer's new position in a partition, which its last record does not lead to."""
+
+    consumer: str
+    partition: str
+    at_us: int
+
+
 @final
 class History:
-    """All sends and reads of one run, in order."""
+    """All sends and reads of one run, in order, and the moves of its consumers."""
 
     def __init__(self) -> None:
         self.sends: list[SendOperation] = []
         self.reads: list[ReadOperation] = []
+        self.moves: list[Move] = []
         # The offset that a consumer will read next, by consumer and partition.
         self.positions: dict[tuple[str, str], int] = {}
         # The values that producers with acks=0 have put into requests.

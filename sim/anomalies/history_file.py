@@ -1,0 +1,132 @@
+"""Reads a client history of JSON lines: the operations of Jepsen's Kafka workload, one a line.
+
+    {"process":"producer-1","type":"ok","f":"send","value":[["send","t-0",[7,"a"]]]}
+    {"process":"consumer-1","type":"ok","f":"poll","value":[["poll",{"t-0":[[7,"a"],[8,"b"]]}]]}
+    {"process":"consumer-1","type":"ok","f":"assign","value":["t-0"]}
+
+`docs/history.md` has the members. Whatever is wrong with a file is reported with its line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, BinaryIO, final
+
+from sim.anomalies.operations import NO_OFFSET, Assigned, Operation, Polled, Sent
+from sim.hosts.history import Outcome
+
+FORMAT = "replog-history-1"
+# Far above the longest poll: a file without line ends must not fill the memory.
+MAX_LINE_BYTES = 4 * 1024 * 1024
+_OUTCOMES = {"invoke": Outcome.OPEN, "ok": Outcome.OK, "fail": Outcome.FAIL, "info": Outcome.INFO}
+_OF_RECORDS = frozenset({"send", "poll", "txn"})
+_OF_POSITIONS = frozenset({"assign", "subscribe"})
+
+
+@final
+class HistoryFileError(Exception):
+    """A line that is no operation; `line` counts from 1."""
+
+    def __init__(self, name: str, line: int, reason: str) -> None:
+        super().__init__(f"{name}:{line}: {reason}")
+        self.name, self.line, self.reason = name, line, reason
+
+
+@final
+class HistoryFile:
+    """A history that is read once. `ignored` counts the lines that concern no record, those of faults for example."""
+
+    def __init__(self, name: str, file: BinaryIO) -> None:
+        self._name, self._file = name, file
+        self._line = self.ignored = 0
+
+    def operations(self) -> Iterator[Operation | Assigned]:
+        """Yield all operations in their order. Raises HistoryFileError at the first line that is none."""
+        while text := self._file.readline(MAX_LINE_BYTES):
+            self._line += 1
+            if (operation := self._operation(self._members(text))) is not None:
+                yield operation
+
+    def _members(self, text: bytes) -> dict[str, Any]:
+        if len(text) == MAX_LINE_BYTES:
+            raise self._error(f"the line is longer than {MAX_LINE_BYTES} bytes: this is no history")
+        if not text.endswith(b"\n"):
+            raise self._error("the line is cut off: the run or the copy was interrupted")
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self._error("the line is no JSON") from error
+        if not isinstance(found, dict):
+            raise self._error("the line is no JSON object")
+        return found
+
+    def _operation(self, members: dict[str, Any]) -> Operation | Assigned | None:
+        """Returns the operation of a line; None for the header, and for what concerns no record."""
+        if (form := members.get("format")) is not None:
+            if form != FORMAT:
+                raise self._error(
+                    f"this is of format {form}: expected {FORMAT}, or operations without a header"
+                )
+            return None
+        what = members.get("f")
+        if type(what) is not str:
+            raise self._error("this is no operation: it needs `process`, `type`, `f` and `value`")
+        process, outcome = self._name_of(members.get("process")), _OUTCOMES.get(str(members.get("type")))
+        if what not in _OF_RECORDS and what not in _OF_POSITIONS:
+            self.ignored += 1
+            return None
+        if outcome is None:
+            raise self._error(f"type {members.get('type')!r} is none of {', '.join(_OUTCOMES)}")
+        value = members.get("value")
+        if value is not None and type(value) is not list:
+            raise self._error("`value` is no list")
+        if what in _OF_POSITIONS:
+            keys = tuple([self._name_of(each) for each in value or ()])
+            return Assigned(self._line, process, keys, what == "subscribe")
+        return Operation(self._line, process, outcome, tuple(self._parts(value or ())))
+
+    def _name_of(self, found: object) -> str:
+        """Returns a name or a value as text. Raises HistoryFileError if it is neither a text nor a whole number."""
+        if type(found) is str:
+            return found
+        if type(found) is not int:
+            raise self._error(f"{found!r} is neither a text nor a whole number")
+        return str(found)
+
+    def _parts(self, value: list[Any] | tuple[()]) -> Iterator[Sent | Polled]:
+        for part in value:
+            what = part[0] if type(part) is list and part else None
+            if what == "send" and len(part) == 3:
+                yield self._sent(self._name_of(part[1]), part[2])
+            elif what == "poll" and len(part) == 1:
+                continue
+            elif what == "poll" and len(part) == 2 and type(part[1]) is dict:
+                for key, records in part[1].items():
+                    yield Polled(key, self._records(records))
+            else:
+                raise self._error('a part is neither ["send", KEY, VALUE] nor ["poll", {KEY: RECORDS}]')
+
+    def _sent(self, key: str, found: object) -> Sent:
+        if type(found) is not list:
+            return Sent(key, self._name_of(found))
+        if len(found) == 2 and found[0] is None:
+            return Sent(key, self._name_of(found[1]))
+        ((offset, value),) = self._records([found])
+        return Sent(key, value, offset)
+
+    def _records(self, found: object) -> tuple[tuple[int, str], ...]:
+        if type(found) is not list:
+            raise self._error("the records of a poll are no list")
+        records = []
+        for each in found:
+            if type(each) is not list or len(each) != 2 or type(each[0]) is not int:
+                raise self._error(f"{each!r} is not [OFFSET, VALUE]")
+            if not NO_OFFSET < each[0] < 1 << 63:
+                raise self._error(f"{each[0]} is no offset")
+            value = each[1]
+            records.append((each[0], value if type(value) is str else self._name_of(value)))
+        return tuple(records)
+
+    def _error(self, reason: str) -> HistoryFileError:
+        return HistoryFileError(self._name, max(self._line, 1), reason)

@@ -1,0 +1,239 @@
+"""Rules about the order in which one client's records come: none left out, none before an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple, final
+
+from sim.anomalies.key_log import KeyLog
+from sim.anomalies.operations import Assigned
+from sim.anomalies.rules import Answered, Judge, Placed, Poll, Report, Rule
+
+# A client and a log.
+Place = tuple[str, str]
+
+
+class Step(NamedTuple):
+    """A client's move from one offset to the next one, and the line that made it."""
+
+    process: str
+    before: int
+    offset: int
+    line: int
+
+
+@final
+class Positions:
+    """The place of each client in each log: inside one operation if `is_inside`, else from one to the next."""
+
+    def __init__(self, *, is_inside: bool) -> None:
+        self._is_inside = is_inside
+        self._at: dict[Place, int] = {}
+        self._subscribed: set[str] = set()
+
+    def assign(self, assigned: Assigned) -> None:
+        """Forget where the client is in these logs."""
+        if assigned.is_subscription:
+            self._subscribed.add(assigned.process)
+        for key in assigned.keys:
+            self._at.pop((assigned.process, key), None)
+
+    def is_free(self, process: str) -> bool:
+        """Whether the client may be moved at any time: between operations, with a subscription."""
+        return not self._is_inside and process in self._subscribed
+
+    def steps(self, log: KeyLog, poll: Poll) -> list[Step]:
+        """Returns the client's moves, without those to the next offset, which almost all are."""
+        records, process, line = poll.polled.records, poll.operation.process, poll.operation.line
+        found: list[Step] = []
+        if not records:
+            return found
+        if self._is_inside:
+            before = records[0][0]
+            for offset, _ in records[1:]:
+                if offset != before + 1:
+                    found.append(Step(process, before, offset, line))
+                before = offset
+            return found
+        place, first = (process, log.key), records[0][0]
+        last = self._at.get(place)
+        if last is not None and first != last + 1:
+            found.append(Step(process, last, first, line))
+        self._at[place] = records[-1][0]
+        return found
+
+
+class _Skips(Rule):
+    """Reports the steps over an offset that has a value, also if the history shows that value later."""
+
+    word: ClassVar[str]
+    is_inside: ClassVar[bool]
+    is_allowed: ClassVar[bool] = False
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(report)
+        self._positions = Positions(is_inside=self.is_inside)
+        # The steps over offsets of which nothing is known so far, by log.
+        self._open: dict[str, list[Step]] = {}
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Poll: self._on_poll, Placed: self._on_placed}
+
+    def on_assigned(self, assigned: Assigned) -> None:
+        self._positions.assign(assigned)
+
+    def _on_poll(self, log: KeyLog, poll: Poll) -> None:
+        for step in self._positions.steps(log, poll):
+            self._on_step(log, step)
+
+    def _on_step(self, log: KeyLog, step: Step) -> None:
+        if step.offset <= step.before + 1:
+            return
+        skipped = log.known.first_in(step.before + 1, step.offset)
+        if skipped is None:
+            self._open.setdefault(log.key, []).append(step)
+        else:
+            self._skipped(log, step, skipped, f"line {log.line_of(skipped)}")
+
+    def _on_placed(self, log: KeyLog, placed: Placed) -> None:
+        steps = self._open.get(log.key)
+        if not steps:
+            return
+        over = [step for step in steps if step.before < placed.offset < step.offset]
+        if over:
+            self._open[log.key] = [step for step in steps if step not in over]
+        for step in over:
+            self._skipped(log, step, placed.offset, f"line {placed.operation.line}")
+
+    def _skipped(self, log: KeyLog, step: Step, offset: int, shown_by: str) -> None:
+        self.found(
+            log,
+            step.line,
+            f"{step.process} {self.word} offset {step.before} and then {step.offset} (line {step.line}), "
+            f"and not {offset}, which has a value by {shown_by}",
+            is_allowed=self.is_allowed or self._positions.is_free(step.process),
+        )
+
+
+@final
+class PollSkip(_Skips):
+    """A client's poll goes on where the poll before ended, over no record."""
+
+    name, word, is_inside = "poll-skip", "read", False
+
+
+@final
+class IntPollSkip(_Skips):
+    """The records of one poll leave none out."""
+
+    name, word, is_inside = "int-poll-skip", "read", True
+
+
+class _BackSteps(Rule):
+    """Reports steps that stay or go back."""
+
+    is_inside: ClassVar[bool]
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(report)
+        self._positions = Positions(is_inside=self.is_inside)
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Poll: self._on_poll}
+
+    def on_assigned(self, assigned: Assigned) -> None:
+        self._positions.assign(assigned)
+
+    def _on_poll(self, log: KeyLog, poll: Poll) -> None:
+        for step in self._positions.steps(log, poll):
+            if step.offset <= step.before:
+                self.found(
+                    log,
+                    step.line,
+                    f"{step.process} read offset {step.before} and then {step.offset} (line {step.line})",
+                    is_allowed=self._positions.is_free(step.process),
+                )
+
+
+@final
+class NonmonotonicPoll(_BackSteps):
+    """A client's poll begins after the last record of the poll before."""
+
+    name, is_inside = "nonmonotonic-poll", False
+
+
+@final
+class IntNonmonotonicPoll(_BackSteps):
+    """The offsets of one poll rise."""
+
+    name, is_inside = "int-nonmonotonic-poll", True
+
+
+class _Sends(Rule):
+    """Follows the offsets of each client's answered sends to each log.
+
+    A subclass judges pairs of sends: in one operation, or in successive ones.
+    """
+
+    is_inside: ClassVar[bool]
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(report)
+        self._last: dict[Place, Step] = {}
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Answered: self._on_answered}
+
+    def _on_answered(self, log: KeyLog, answered: Answered) -> None:
+        operation, offset = answered.operation, answered.sent.offset
+        place = (operation.process, log.key)
+        last = self._last.get(place)
+        step = Step(operation.process, -1 if last is None else last.offset, offset, operation.line)
+        if last is not None and (last.line == operation.line) == self.is_inside:
+            self._on_pair(log, step)
+        self._last[place] = step
+
+    def _on_pair(self, log: KeyLog, step: Step) -> None:
+        if step.offset <= step.before:
+            self.found(
+                log,
+                step.line,
+                f"{step.process} sent a record that got offset {step.before}, and then one that got {step.offset} "
+                f"(line {step.line})",
+            )
+
+
+@final
+class NonmonotonicSend(_Sends):
+    """The offsets of a client's successive sends to a log rise."""
+
+    name, is_inside = "nonmonotonic-send", False
+
+
+@final
+class IntNonmonotonicSend(_Sends):
+    """The offsets of one operation's sends to a log rise."""
+
+    name, is_inside = "int-nonmonotonic-send", True
+
+
+@final
+class IntSendSkip(_Skips):
+    """The sends of one operation get neighbouring offsets. Others' records may be between them: this is allowed."""
+
+    name, word, is_inside, is_allowed = "int-send-skip", "sent the records of", True, True
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(report)
+        self._last: dict[Place, Step] = {}
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Answered: self._on_answered, Placed: self._on_placed}
+
+    def _on_answered(self, log: KeyLog, answered: Answered) -> None:
+        operation, offset = answered.operation, answered.sent.offset
+        place = (operation.process, log.key)
+        last = self._last.get(place)
+        if last is not None and last.line == operation.line:
+            self._on_step(log, Step(operation.process, last.offset, offset, operation.line))
+        self._last[place] = Step(operation.process, -1, offset, operation.line)

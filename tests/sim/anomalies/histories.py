@@ -1,0 +1,51 @@
+"""Hand-made histories: operations in short, and what the check finds in them."""
+
+from __future__ import annotations
+
+from sim.anomalies.check import AnomalyCheck
+from sim.anomalies.operations import NO_OFFSET, Assigned, Operation, Polled, Sent
+from sim.anomalies.rules import Anomaly
+from sim.hosts.history import Outcome
+
+K = "t-0"
+# What a client did, without its line.
+Did = tuple[str, Outcome, tuple[Sent | Polled, ...]]
+Item = Did | tuple[str, tuple[str, ...], bool]
+
+
+def sends(
+    value: str, offset: int = NO_OFFSET, outcome: Outcome = Outcome.OK, *, by: str = "p", key: str = K
+) -> Did:
+    return by, outcome, (Sent(key, value, offset),)
+
+
+def polls(*records: tuple[int, str], by: str = "c", key: str = K) -> Did:
+    return by, Outcome.OK, (Polled(key, records),)
+
+
+def stored(values: str, start: int = 0) -> list[Did]:
+    """Return one answered send for each letter, at the offsets from `start` on."""
+    return [sends(value, start + place) for place, value in enumerate(values)]
+
+
+def assigns(by: str = "c", key: str = K, *, is_subscription: bool = False) -> Item:
+    return by, (key,), is_subscription
+
+
+def all_found(*items: Item) -> list[Anomaly]:
+    """Return every anomaly of the history, in the order in which they are found."""
+    found: list[Anomaly] = []
+    check = AnomalyCheck(found.append)
+    for line, (process, second, third) in enumerate(items, 1):
+        if isinstance(second, Outcome):
+            assert isinstance(third, tuple), third
+            check.take(Operation(line, process, second, third))
+        else:
+            check.assign(Assigned(line, process, second, bool(third)))
+    check.finish()
+    return found
+
+
+def names(*items: Item) -> list[str]:
+    """Return the names of the anomalies that Kafka does not allow, sorted."""
+    return sorted(each.name for each in all_found(*items) if not each.is_allowed)

@@ -1,0 +1,161 @@
+"""Each anomaly has a history that must show it, alone, and one beside it that must not."""
+
+from __future__ import annotations
+
+from sim.anomalies.operations import Polled, Sent
+from sim.hosts.history import Outcome
+from tests.sim.anomalies.histories import K, all_found, assigns, names, polls, sends, stored
+
+FAIL, INFO, OK, OPEN = Outcome.FAIL, Outcome.INFO, Outcome.OK, Outcome.OPEN
+
+
+def test_sound_history_has_no_anomaly() -> None:
+    assert not names(*stored("abc"), polls((0, "a"), (1, "b")), polls((2, "c")), polls((0, "a"), by="d"))
+    assert not names(polls((0, "a")), *stored("a"))
+    assert not names(sends("a", outcome=OPEN), polls((0, "a")), sends("a", 0))
+
+
+def test_inconsistent_offsets() -> None:
+    unknown = sends("b", outcome=INFO)
+    assert not names(*stored("a"), unknown, polls((0, "a")), polls((1, "b"), by="d"))
+    found = all_found(
+        *stored("a"), unknown, polls((0, "a")), polls((0, "b"), by="d"), polls((0, "b"), by="e")
+    )
+    assert [(each.name, each.key, each.line) for each in found] == [("inconsistent-offsets", K, 4)]
+    assert found[0].evidence == "offset 0 holds 'b' by line 4 (d), and another value by line 1"
+
+
+def test_inconsistent_offsets_of_answers() -> None:
+    assert names(sends("a", 0), sends("b", 0, by="q"), polls((0, "a")), polls((0, "b"), by="d")) == [
+        "inconsistent-offsets"
+    ]
+
+
+def test_duplicate() -> None:
+    assert not names(*stored("a"), polls((0, "a")), polls((0, "a"), by="d"))
+    found = all_found(*stored("a"), polls((0, "a")), polls((4, "a"), by="d"), polls((4, "a"), by="e"))
+    assert [each.name for each in found] == ["duplicate"]
+    assert found[0].evidence == "'a' is at offset 0 by line 1, and at offset 4 by line 3 (d)"
+
+
+def test_same_value_in_two_logs_is_no_duplicate() -> None:
+    other = (sends("a", 5, key="t-1"), polls((5, "a"), key="t-1"))
+    assert not names(*stored("a"), polls((0, "a")), *other)
+
+
+def test_lost_write() -> None:
+    assert not names(*stored("ab"), polls((0, "a"), (1, "b")))
+    found = all_found(*stored("ab"), polls((1, "b")))
+    assert [(each.name, each.line) for each in found] == [("lost-write", 1)]
+    assert found[0].evidence == "'a' of p, answered at offset 0 (line 1), was never read; offset 1 was"
+    assert not names(sends("a", outcome=INFO), sends("b", 1), polls((1, "b")))
+
+
+def test_unseen() -> None:
+    assert names(*stored("ab"), polls((0, "a"))) == ["unseen"]
+    assert names(sends("a"), *stored("b"), polls((0, "b"))) == ["unseen"]
+    assert not names(sends("a"), polls((0, "a")))
+    assert not names(sends("a", outcome=INFO), sends("b", outcome=OPEN))
+
+
+def test_g1a() -> None:
+    refused = sends("a", outcome=FAIL)
+    assert not names(refused)
+    assert names(refused, polls((0, "a")), polls((0, "a"), by="d")) == ["G1a"]
+    assert names(polls((0, "a")), refused) == ["G1a"]
+    assert not names(sends("a", outcome=INFO), polls((0, "a")))
+
+
+def test_unsent_read() -> None:
+    assert names(polls((0, "a")), polls((0, "a"), by="d")) == ["unsent-read"]
+    assert not names(polls((0, "a")), sends("a", outcome=INFO))
+
+
+def test_precommitted_read() -> None:
+    record = Polled(K, ((0, "a"),))
+    assert names(("p", OK, (Sent(K, "a", 0), record))) == ["precommitted-read"]
+    assert not names(*stored("a"), ("p", OK, (Sent(K, "b", 1), record)), polls((1, "b")))
+
+
+def test_poll_skip() -> None:
+    assert not names(*stored("ab"), polls((0, "a")), polls((1, "b")))
+    reads_all = polls((0, "a"), (1, "b"), (2, "c"), by="d")
+    found = all_found(*stored("abc"), reads_all, polls((0, "a")), polls((2, "c")))
+    assert [(each.name, each.line) for each in found] == [("poll-skip", 6)]
+    assert found[0].evidence == "c read offset 0 and then 2 (line 6), and not 1, which has a value by line 2"
+
+
+def test_poll_skip_of_a_record_that_is_shown_later() -> None:
+    reads_all = polls((0, "a"), (1, "b"), (2, "c"), by="d")
+    assert names(polls((0, "a")), polls((2, "c")), *stored("abc"), reads_all) == ["poll-skip"]
+
+
+def test_offsets_without_a_value_are_not_skipped() -> None:
+    assert not names(sends("a", 0), sends("c", 2), polls((0, "a")), polls((2, "c")))
+    assert not names(sends("a", 0), sends("c", 2), polls((0, "a"), (2, "c")))
+
+
+def test_assigned_client_may_go_on_anywhere() -> None:
+    reads_all = polls((0, "a"), (1, "b"), (2, "c"), by="d")
+    assert not names(*stored("abc"), reads_all, polls((0, "a")), assigns(), polls((2, "c")))
+    assert names(*stored("abc"), reads_all, polls((0, "a")), assigns(key="t-1"), polls((2, "c"))) == [
+        "poll-skip"
+    ]
+    assert not names(*stored("ab"), polls((0, "a"), (1, "b")), assigns(), polls((0, "a")))
+
+
+def test_subscribed_client_is_moved_between_polls_and_not_inside_one() -> None:
+    reads_all = polls((0, "a"), (1, "b"), (2, "c"), by="d")
+    subscribed = (*stored("abc"), reads_all, assigns(is_subscription=True))
+    found = all_found(*subscribed, polls((0, "a")), polls((2, "c")), polls((2, "c")))
+    assert [(each.name, each.is_allowed) for each in found] == [
+        ("poll-skip", True),
+        ("nonmonotonic-poll", True),
+    ]
+    assert names(*subscribed, polls((0, "a"), (2, "c"))) == ["int-poll-skip"]
+
+
+def test_int_poll_skip() -> None:
+    reads_all = polls((0, "a"), (1, "b"), (2, "c"), by="d")
+    assert not names(*stored("abc"), reads_all, polls((0, "a"), (1, "b")))
+    assert names(*stored("abc"), reads_all, polls((0, "a"), (2, "c"))) == ["int-poll-skip"]
+
+
+def test_nonmonotonic_poll() -> None:
+    assert not names(*stored("ab"), polls((0, "a")), polls((1, "b")))
+    assert names(*stored("ab"), polls((0, "a"), (1, "b")), polls((1, "b"))) == ["nonmonotonic-poll"]
+
+
+def test_int_nonmonotonic_poll() -> None:
+    assert names(*stored("ab"), polls((0, "a"), (1, "b"), (0, "a"))) == ["int-nonmonotonic-poll"]
+
+
+def test_nonmonotonic_send() -> None:
+    read = polls((0, "a"), (1, "b"))
+    assert not names(*stored("ab"), read)
+    assert not names(sends("b", 1), sends("a", 0, by="q"), read)
+    assert not names(sends("b", 1), sends("a", 0, key="t-1"), polls((0, "a"), key="t-1"), polls((1, "b")))
+    assert names(sends("b", 1), sends("a", 0), read) == ["nonmonotonic-send"]
+
+
+def test_int_nonmonotonic_send() -> None:
+    read = polls((0, "a"), (1, "b"))
+    assert names(("p", OK, (Sent(K, "b", 1), Sent(K, "a", 0))), read) == ["int-nonmonotonic-send"]
+    assert not names(("p", OK, (Sent(K, "a", 0), Sent(K, "b", 1))), read)
+
+
+def test_int_send_skip_is_allowed() -> None:
+    read = polls((0, "a"), (1, "b"), (2, "c"))
+    found = all_found(sends("b", 1, by="q"), ("p", OK, (Sent(K, "a", 0), Sent(K, "c", 2))), read)
+    assert [(each.name, each.is_allowed) for each in found] == [("int-send-skip", True)]
+    assert not all_found(("p", OK, (Sent(K, "a", 0), Sent(K, "b", 1))), polls((0, "a"), (1, "b")))
+
+
+def test_client_that_loses_records_is_noticed_whatever_lost_them() -> None:
+    """Read at two offsets, skipped, or answered and not stored."""
+    twice = (*stored("abc"), polls((0, "a"), (1, "b"), (2, "c"), (3, "b")))
+    assert names(*twice) == ["duplicate"]
+    skipped = (*stored("abc"), polls((0, "a"), (2, "c")))
+    assert names(*skipped) == ["int-poll-skip", "lost-write"]
+    nowhere = (*stored("abc"), polls((0, "a"), (1, "b")))
+    assert names(*nowhere) == ["unseen"]
