@@ -1,13 +1,13 @@
 """Shows compacted logs to the checkers as they were before compaction, from the records that were once appended.
 
 Each replica compacts its own log, so the replicas' bytes differ. A replica may drop a record only if a later record
-of the same key follows, in its log or in the committed one; this is checked here. All other records keep their
-offsets, content and order.
+of the same key follows, in its log or in the committed one, or followed until its loss was excused; this is checked
+here. All other records keep their offsets, content and order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import final
 
 from sim.checkers.chain import Chain, Mark
@@ -84,10 +84,17 @@ class CompactedPartition:
         """Notes that consumers read the broker's log from now on, or go on reading it after a compaction."""
         self.removed_by_leaders |= self._removed.get(broker, frozenset())
 
-    def judge(self, broker: int, reader: LogReader, start: int, told: Sequence[Chain] = ()) -> str | None:
+    def judge(
+        self,
+        broker: int,
+        reader: LogReader,
+        start: int,
+        told: Sequence[Chain] = (),
+        excused: Collection[Mark] = (),
+    ) -> str | None:
         """Returns what is wrong with the broker's log, read to its end, or None; `told` as for `whole`.
 
-        Remembers what compaction has removed from it.
+        The batches in `excused` were committed and may be lost. Remembers what compaction has removed from the log.
         """
         if reader.unsound:
             return reader.unsound
@@ -104,7 +111,9 @@ class CompactedPartition:
         end = reader.places[-1].mark.next_offset if reader.places else start
         for offset, record in before.items():
             is_missing = offset not in left and last_of_key[record.key] == offset
-            if is_missing and not self._is_superseded(record.key, end, told):
+            if is_missing and not (
+                self._is_superseded(record.key, end, told) or self._was_superseded(record, excused)
+            ):
                 return f"the last value of key {record.key!r}, at offset {offset}, was deleted"
         return None
 
@@ -117,4 +126,14 @@ class CompactedPartition:
             record.key == key
             for chain in self._sources(told)
             for record in self.content(chain.between(end, chain.end)).values()
+        )
+
+    def _was_superseded(self, record: Record, excused: Collection[Mark]) -> bool:
+        """Whether a later record of the key was committed and is lost since, after an unclean election for example.
+
+        A log that was compacted before it was cut has lost both.
+        """
+        return any(
+            later.key == record.key and later.offset > record.offset
+            for later in self.content(excused).values()
         )

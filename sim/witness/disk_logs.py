@@ -100,10 +100,12 @@ class DiskLogs:
             return
         reader = self._new_reader(broker, partition)
         reader.read_all()
-        what = compacted.judge(broker, reader, reader.base_offset(), self._told(broker, partition))
+        ghost = self._jury.ghost.partition(partition)
+        told = self._told(broker, partition)
+        what = compacted.judge(broker, reader, reader.base_offset(), told, ghost.excused)
         if what is not None:
             self._jury.report("compaction", f"{partition}: broker {broker}: {what}")
-        if self._jury.ghost.partition(partition).image(broker).leads:
+        if ghost.image(broker).leads:
             compacted.leads(broker)
 
     def leads(self, broker: int, partition: str) -> None:

@@ -49,8 +49,8 @@ class Replica:
         self.file_system = self.disk.file_system(Life())
         self.file_system.make_directory("data/t-0")
         self.write(*APPENDED)
-        truth = Chain(marks_of(b"".join(APPENDED)))
-        self.partition = CompactedPartition(truth)
+        self.truth = Chain(marks_of(b"".join(APPENDED)))
+        self.partition = CompactedPartition(self.truth)
         self.reader = LogReader(DiskEye(self.disk), "data/t-0", is_compacted=True)
         self.partition.remember(self.reader, self.reader.read_on())
         self.write(*after)
@@ -88,6 +88,18 @@ def test_a_follower_that_is_behind_may_lack_what_its_leader_has_superseded() -> 
     assert replica.partition.judge(1, replica.reader, 0) is None
     replica = Replica(APPENDED[0], batch((4, "b", "2")))
     assert replica.partition.judge(1, replica.reader, 0) is not None
+
+
+def test_what_was_superseded_by_a_record_whose_loss_is_excused_may_be_missing() -> None:
+    # Compaction dropped offset 1; then an unclean election had the log cut at 2, and with it what superseded that.
+    replica = Replica(batch((0, "a", "1"), last_offset=1))
+    kept = replica.truth.marks[0]
+    cut = replica.truth.truncate_to(2)
+    what = replica.partition.judge(1, replica.reader, 0)
+    assert what == "the last value of key b'b', at offset 1, was deleted"
+    assert replica.partition.judge(1, replica.reader, 0, (), cut) is None
+    # A record does not supersede itself, nor one of another key.
+    assert replica.partition.judge(1, replica.reader, 0, (), [kept, cut[0]]) == what
 
 
 def test_consumers_may_pass_what_compaction_removed_before_or_while_its_broker_led() -> None:
