@@ -11,6 +11,8 @@ from cluster.core.messages import TopicPartition
 from sim.checkers.base import Jury, Violation
 from sim.checkers.client_history import ClientHistoryCheck
 from sim.checkers.history import HistoryCheck
+from sim.checkers.index_entries import NAME as INDEX_ENTRIES
+from sim.checkers.index_entries import Indexed, index_findings
 from sim.checkers.producer_sequences import NAME as PRODUCER_SEQUENCES
 from sim.checkers.producer_sequences import sequence_findings
 from sim.cluster import Cluster
@@ -219,6 +221,12 @@ class FinalLogs:
             for what in sequence_findings(name, batches):
                 self._jury.report(PRODUCER_SEQUENCES, what)
 
+    def _judge_indexes(self, who: str, reader: LogReader) -> None:
+        for base_offset, places, data in reader.indexes():
+            batches = [Indexed(place.position, place.mark) for place in places]
+            for what in index_findings(who, base_offset, batches, data):
+                self._jury.report(INDEX_ENTRIES, what)
+
     def _compare_replicas(self, name: str) -> None:
         """Check that the disks hold the logs that the checkers believe, and that all replicas are equal (R1)."""
         ghost = self._jury.ghost.partition(name)
@@ -229,6 +237,7 @@ class FinalLogs:
             end = image.chain.end if ghost.unclean_epochs else 0
             marks = list(self._logs.whole(broker, name, reader.read_all(), end=end))
             self._logs.judge_compaction(broker, name)
+            self._judge_indexes(f"{name}: broker {broker}", reader)
             agreed_end = image.agreed_end(ghost.truth)
             if reader.unsound:
                 what = f"broker {broker}: {reader.unsound}"

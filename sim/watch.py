@@ -10,6 +10,7 @@ from cluster.core.messages import CONTROLLER_ID, FetchResponse, ResponseBody
 from sim.checkers.calls import Calls
 from sim.checkers.ghost import NO_END
 from sim.checkers.parked_fetches import ParkedFetches
+from sim.checkers.proposals import Proposals
 from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
@@ -32,6 +33,7 @@ class Watch:
         self._chronicle, self._witness, self._lookout = chronicle, witness, lookout
         self._metadata = metadata
         self._jury = witness.jury
+        self._proposals = Proposals(witness.jury)
         self._reported_excuses = 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
@@ -74,6 +76,7 @@ class Watch:
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         self._calls.on_sent(shell, effect, target)
+        self._proposals.on_sent((shell.node_id, shell.life_number), effect.call, effect.body)
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         self._calls.on_accepted(shell, exchange)
@@ -81,6 +84,7 @@ class Watch:
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         self._calls.on_answered(shell, call, body)
+        self._proposals.on_answered((shell.node_id, shell.life_number), call)
 
     def on_metadata(self, node: Node) -> None:
         self._metadata.on_metadata(node)
@@ -105,6 +109,9 @@ class Watch:
         """Receives the end of a node's life: its disk is read again then."""
         if shell.node_id == CONTROLLER_ID:
             self._metadata.on_controller_died()
+        self._proposals.on_end(shell.node_id)
+        if shell.node_id != CONTROLLER_ID and in_order:
+            self._witness.on_stopped(shell.node_id)
         if shell.node_id != CONTROLLER_ID and not in_order:
             damage = shell.damage if isinstance(shell, Node) else ""
             self._witness.on_died(shell.node_id, lost_power=lost_power, damage=damage)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from sim.checkers.acknowledged import AcknowledgedIsCommitted, AcknowledgedIsDurable
 from sim.checkers.base import Checker
 from sim.checkers.committed_prefix import CommittedPrefix
+from sim.checkers.durability import CleanStopKeepsAll, RecoveryPointIsDurable
 from sim.checkers.elections import ElectedByRule
+from sim.checkers.epochs_rise import EpochsOfRolesRise
 from sim.checkers.fencing import OneEpochOnBothSides
 from sim.checkers.ghost import Ghost
 from sim.checkers.high_watermark import HighWatermarkMonotone
@@ -14,6 +16,7 @@ from sim.checkers.isr_members import IsrOfActiveReplicas
 from sim.checkers.leader_completeness import LeaderCompleteness
 from sim.checkers.log_matching import LogMatching
 from sim.checkers.log_shape import LogShape
+from sim.checkers.mark_order import MarksInOrder
 from sim.checkers.min_in_sync import EnoughInSync
 from sim.checkers.one_leader import OneLeader
 from sim.checkers.partition_changes import ChangesBuildOnState
@@ -30,6 +33,8 @@ ONLINE: tuple[type[Checker], ...] = (
     ChangesBuildOnState,
     OneLeader,
     RolesBindTheirEpoch,
+    EpochsOfRolesRise,
+    MarksInOrder,
     HighWatermarkMonotone,
     LogMatching,
     CommittedPrefix,
@@ -44,6 +49,8 @@ ONLINE: tuple[type[Checker], ...] = (
     NoneWaitsInVain,
     OneEpochOnBothSides,
     RecoveryKeepsSoundPrefix,
+    RecoveryPointIsDurable,
+    CleanStopKeepsAll,
     RetentionDeletesWhatItMay,
 )
 

@@ -239,6 +239,15 @@ class Died(NamedTuple):
     start: int = 0
     # Why the disk lost more than what was not synced; empty if it did not.
     damage: str = ""
+    # The recovery point in the checkpoint that the disk has now; -1 if there is none.
+    recovery_point: int = -1
+
+
+class StoppedCleanly(NamedTuple):
+    """The end of a broker's process by an orderly stop, which it has marked beside the log."""
+
+    broker: int
+    partition: str
 
 
 class Loaded(NamedTuple):
@@ -297,6 +306,7 @@ Sighting = (
     | Served
     | Fetched
     | Died
+    | StoppedCleanly
     | Loaded
     | LogStarted
 )

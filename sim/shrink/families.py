@@ -14,7 +14,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "committed-prefix", "truncation", "log-matching", "leader-completeness", "replicas-agree",
-            "in-sync-replicas", "min-in-sync", "high-watermark", "history", "client-history", "excuses",
+            "in-sync-replicas", "min-in-sync", "high-watermark", "mark-order", "history", "client-history", "excuses",
         }
     ),
     # Records acknowledged too early, and what becomes of them.
@@ -22,9 +22,14 @@ FAMILIES: tuple[frozenset[str], ...] = (
     # Records twice, or in another order.
     frozenset({"producer-sequences", "log-shape", "history", "client-history"}),
     # A damaged log that a start takes as sound.
-    frozenset({"recovery", "log-shape", "replicas-agree"}),
+    frozenset({"recovery", "recovery-point", "clean-stop", "log-shape", "replicas-agree", "index-entries"}),
     # Decisions of the controller, and who obeys them.
-    frozenset({"elections", "isr-members", "partition-changes", "one-leader", "roles", "fencing"}),
+    frozenset(
+        {
+            "elections", "isr-members", "partition-changes", "one-leader", "roles", "epochs-rise", "fencing",
+            "one-proposal",
+        }
+    ),
     # Something that should have happened by now.
     frozenset({"convergence", "fail-over", "waits-in-vain", "parked-fetches"}),
 )  # fmt: skip

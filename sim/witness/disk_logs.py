@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import final
 
+from cluster.core.messages import TopicPartition
 from sim.checkers.base import Jury
 from sim.checkers.chain import Chain, Mark
 from sim.disk import SimDisk
 from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
 from storage.batch import Record
-from storage.disk.checkpoints import PartitionMetadataFile
-from storage.disk.filesystem import join
+from storage.disk.checkpoints import (
+    RECOVERY_POINT_CHECKPOINT,
+    CleanShutdownFile,
+    OffsetCheckpoint,
+    PartitionMetadataFile,
+)
+from storage.disk.filesystem import dirname, join
+from storage.errors import StorageError
 
 Marks = tuple[Mark, ...]
 
@@ -52,6 +59,25 @@ class DiskLogs:
         file_system = self._eyes[broker].file_system
         directory = self._directory_of(broker, partition)
         return PartitionMetadataFile(file_system, directory).read() if file_system.exists(directory) else None
+
+    def recovery_point(self, broker: int, topic_partition: TopicPartition) -> int:
+        """Returns the recovery point of the log in the checkpoint on the broker's disk, -1 without one."""
+        directory = dirname(self._directory_of(broker, str(topic_partition)))
+        path, file_system = join(directory, RECOVERY_POINT_CHECKPOINT), self._eyes[broker].file_system
+        # The checkpoint's class makes a file that is missing, and a witness changes nothing.
+        if not file_system.exists(path):
+            return -1
+        try:
+            points = OffsetCheckpoint(file_system, path).read()
+        except (OSError, StorageError):
+            # The broker takes a damaged checkpoint for none, too.
+            return -1
+        return points.get((topic_partition.topic, topic_partition.partition), -1)
+
+    def is_marked_clean(self, broker: int, partition: str) -> bool:
+        """Whether the log is in a directory with the mark of an orderly stop."""
+        directory = dirname(self._directory_of(broker, partition))
+        return CleanShutdownFile(self._eyes[broker].file_system, directory).exists()
 
     def is_compacted(self, partition: str) -> bool:
         return partition in self._compacted

@@ -148,6 +148,15 @@ class LogReader:
         paths = self._paths()
         return _base_of(paths[0]) if paths else 0
 
+    def indexes(self) -> Iterator[tuple[int, list[Place], bytes]]:
+        """Yield the base offset of each segment that has an offset index, its batches read so far, and the index."""
+        file_system = self._eye.file_system
+        for path in self._paths():
+            index = f"{path.removesuffix('.log')}.index"
+            if file_system.exists(index):
+                places = [place for place in self.places if place.path == path]
+                yield _base_of(path), places, read_file(file_system, index)
+
     def hole(self) -> str:
         """Returns in words that the last segment begins after the last batch, if so: the log goes on from there."""
         paths, end = self._paths(), self.places[-1].mark.next_offset if self.places else 0

@@ -34,6 +34,7 @@ from sim.checkers.sightings import (
     Loaded,
     LogStarted,
     Served,
+    StoppedCleanly,
     Truncated,
     WaitedFor,
     Waits,
@@ -369,7 +370,14 @@ class Witness:
             end = self.jury.ghost.partition(partition).image(broker).chain.end
             self._logs.remember(partition, reader, [mark for mark in found if mark.base_offset >= end])
             marks = self._logs.whole(broker, partition, found, start)
-            self.jury.see(Died(broker, partition, lost_power, marks, start, damage))
+            recovery_point = self._logs.recovery_point(broker, self._names[partition])
+            self.jury.see(Died(broker, partition, lost_power, marks, start, damage, recovery_point))
+
+    def on_stopped(self, broker: int) -> None:
+        """Show the orderly end of a broker's process, for the logs of the directories that it has marked."""
+        for partition in self._names:
+            if self.lives.is_present(broker, partition) and self._logs.is_marked_clean(broker, partition):
+                self.jury.see(StoppedCleanly(broker, partition))
 
     def _on_loaded(self, broker: int) -> None:
         for partition in self._names:

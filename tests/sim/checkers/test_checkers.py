@@ -30,6 +30,7 @@ from sim.checkers.sightings import (
     Served,
     Settled,
     Sighting,
+    StoppedCleanly,
     Truncated,
     WaitedFor,
     Waits,
@@ -139,6 +140,44 @@ def led(broker: int, base_offset: int, epoch: int = 0, crc: int | None = None) -
 
 
 GOOD: dict[str, list[Sighting]] = {
+    "a crash loses what is at the recovery point and after it": [
+        *QUIET,
+        Died(2, P, True, marks(0, 3), recovery_point=3),
+    ],
+    "the recovery point is above a log that was cut, and the crash loses nothing": [
+        *QUIET,
+        Appended(2, P, 0, marks(5, 7)),
+        Truncated(2, P, 5, 0),
+        Died(2, P, False, marks(0, 5), recovery_point=7),
+    ],
+    "a disk that lied about its syncs loses records below the recovery point": [
+        *QUIET,
+        Died(2, P, True, marks(0, 3), 0, "the disk lied", recovery_point=5),
+    ],
+    "a broker stops in order, its machine loses power, and all is there": [
+        *QUIET,
+        StoppedCleanly(2, P),
+        Died(2, P, True, marks(0, 5), recovery_point=5),
+        Loaded(2, P, marks(0, 5), ""),
+        Died(2, P, True, marks(0, 2), recovery_point=2),
+    ],
+    "the disk of a broker that stopped in order is replaced": [
+        *QUIET,
+        StoppedCleanly(2, P),
+        Died(2, P, True, (), 0, "the disk was replaced"),
+        Loaded(2, P, (), ""),
+    ],
+    "the log starts inside the batch that holds the high watermark": [
+        *QUIET,
+        Appended(1, P, 0, (mark(5, count=4),)),
+        HighWatermark(1, P, 0, 6, False, 7),
+    ],
+    "a broker takes a role again after its restart": [
+        *QUIET,
+        Died(2, P, False, marks(0, 5)),
+        Loaded(2, P, marks(0, 5), ""),
+        BecameFollower(2, P, 0, 1),
+    ],
     "quiet": QUIET,
     "a follower with other records below the start of its leader's log": [
         *QUIET,
@@ -309,6 +348,34 @@ GOOD: dict[str, list[Sighting]] = {
 }
 
 BAD: dict[str, tuple[str, list[Sighting]]] = {
+    "a crash loses a record below the recovery point": (
+        "recovery-point",
+        [*QUIET, Died(2, P, True, marks(0, 3), recovery_point=4)],
+    ),
+    "a record is missing after an orderly stop": (
+        "clean-stop",
+        [*QUIET, StoppedCleanly(2, P), Loaded(2, P, marks(0, 4), "")],
+    ),
+    "a power loss after an orderly stop loses a record": (
+        "clean-stop",
+        [*QUIET, StoppedCleanly(2, P), Died(2, P, True, marks(0, 4))],
+    ),
+    "the log starts above the high watermark": ("mark-order", [*QUIET, HighWatermark(1, P, 0, 5, True, 6)]),
+    "a broker takes a role of an earlier epoch after its restart": (
+        "epochs-rise",
+        [
+            *QUIET,
+            Elected(P, 3, 1, (2, 3), True),
+            BecameFollower(2, P, 1, 3),
+            Died(2, P, False, marks(0, 5)),
+            Loaded(2, P, marks(0, 5), ""),
+            BecameFollower(2, P, 0, 1),
+        ],
+    ),
+    "a follower appends a batch of a later epoch than its role's": (
+        "epochs-rise",
+        [*QUIET, Elected(P, 3, 1, (2, 3), True), Appended(2, P, 0, marks(5, 6, 1))],
+    ),
     "an unclean election that the topic forbids": (
         "elections",
         [Recorded(P, SHRUNK, PartitionState(ALL, (3,), 3, 1, 2), (3,), False)],

@@ -1,0 +1,79 @@
+"""Two rules about what a node believes to be on its disk: its recovery point, and the mark of an orderly stop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from sim.checkers.base import Checker, Judge
+from sim.checkers.chain import Chain
+from sim.checkers.ghost import Ghost, PartitionGhost
+from sim.checkers.sightings import Died, Loaded, StoppedCleanly
+
+
+@final
+class RecoveryPointIsDurable(Checker):
+    """No crash loses a record below the recovery point that the checkpoint has then (ST2): no start looks there.
+
+    After a truncation the recovery point may be above the end of the log, until something is appended. A disk that
+    lied about a sync, or that was replaced, excuses the broker.
+    """
+
+    name = "recovery-point"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Died: self._on_died}
+
+    def _on_died(self, partition: PartitionGhost, sighting: Died) -> str | None:
+        image = partition.image(sighting.broker)
+        left_end = Chain(sighting.marks, sighting.start).end
+        if sighting.damage or image.damage or left_end >= image.chain.end:
+            return None
+        if sighting.recovery_point > left_end:
+            return (
+                f"{partition.name}: broker {sighting.broker} has lost the records from {left_end} on; its checkpoint "
+                f"has recovery point {sighting.recovery_point}"
+            )
+        return None
+
+
+@final
+class CleanStopKeepsAll(Checker):
+    """What a log held at an orderly stop that was marked as such is there at the next start (ST4).
+
+    Between them the machine may lose its power: all was flushed before the mark was written.
+    """
+
+    name = "clean-stop"
+
+    def __init__(self, ghost: Ghost) -> None:
+        super().__init__(ghost)
+        self._stopped: set[tuple[str, int]] = set()
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {StoppedCleanly: self._on_stopped, Died: self._on_died, Loaded: self._on_loaded}
+
+    def _on_stopped(self, partition: PartitionGhost, sighting: StoppedCleanly) -> None:
+        self._stopped.add((partition.name, sighting.broker))
+
+    def _on_died(self, partition: PartitionGhost, sighting: Died) -> str | None:
+        if sighting.damage:
+            self._stopped.discard((partition.name, sighting.broker))
+        return self._judge(partition, sighting, "after a power loss that followed it")
+
+    def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> str | None:
+        what = self._judge(partition, sighting, "at the next start")
+        self._stopped.discard((partition.name, sighting.broker))
+        return what
+
+    def _judge(self, partition: PartitionGhost, sighting: Died | Loaded, when: str) -> str | None:
+        image = partition.image(sighting.broker)
+        if (partition.name, sighting.broker) not in self._stopped or image.damage:
+            return None
+        kept = Chain(sighting.marks, sighting.start).agreed_end(image.chain, image.log_start)
+        if kept < image.chain.end:
+            return (
+                f"{partition.name}: broker {sighting.broker} stopped in order with a log up to {image.chain.end}; "
+                f"{when} it has the records up to {kept}"
+            )
+        return None

@@ -1,0 +1,47 @@
+"""Judges the offset indexes beside a log: each entry leads to the batch that its offset needs."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from sim.checkers.chain import Mark
+
+NAME = "index-entries"
+_ENTRY = struct.Struct(">ii")
+_PADDING = (0, 0)
+
+
+class Indexed(NamedTuple):
+    """A batch of a segment, and the byte at which it begins."""
+
+    position: int
+    mark: Mark
+
+
+def index_findings(who: str, base_offset: int, batches: Sequence[Indexed], data: bytes) -> Iterator[str]:
+    """Yields what is wrong with the bytes of the index of the segment that begins at `base_offset`.
+
+    Offsets rise, each is the last one of a batch, and the position is the start of that batch or of one before it that
+    was appended together with it. What follows the entries is zeros, for later ones.
+    """
+    starts = {each.position: each.mark.base_offset for each in batches}
+    lasts = {each.mark.next_offset - 1 for each in batches}
+    before = base_offset - 1
+    # The file has room for far more entries than it has.
+    used, size = len(data.rstrip(b"\0")), _ENTRY.size
+    whole = min(used + -used % size, len(data) - len(data) % size)
+    for relative, position in _ENTRY.iter_unpack(data[:whole]):
+        offset = base_offset + relative
+        # Zeros may also be the first entry: one record at the start of the segment.
+        if (relative, position) == _PADDING:
+            continue
+        if offset <= before:
+            yield f"{who}: the index goes from offset {before} back to {offset}"
+            return
+        if offset not in lasts:
+            yield f"{who}: the index has offset {offset}, at which no batch ends"
+        elif starts.get(position, offset + 1) > offset:
+            yield f"{who}: the index leads from offset {offset} to byte {position}, where no batch for it begins"
+        before = offset
