@@ -10,21 +10,28 @@ from sim.checkers.sightings import Appended
 
 # A batch of a leader, and the batch before it in the leader's log; None at the start of the log.
 Origin = tuple[Mark, Mark | None]
+# An epoch and a base offset.
+Key = tuple[int, int]
+# What is committed is forgotten whenever so many batches of a partition are known, and twice as many as were left.
+_MOST_KNOWN = 256
 
 
 @final
 class LogMatching(Checker):
     """What a follower appends is a batch that the leader of its epoch appended, after the same batch (R1, R8).
 
-    So two logs that share a batch are equal up to it. This fails before anything is committed. Compacted logs, whose
-    batches are reduced, are judged by `compaction`.
+    So two logs that share a batch are equal up to it. This fails before anything is committed. What is committed is
+    compared with the truth, so that it need not be remembered here too. Compacted logs, whose batches are reduced, are
+    judged by `compaction`.
     """
 
     name = "log-matching"
 
     def __init__(self, ghost: Ghost) -> None:
         super().__init__(ghost)
-        self._origins: dict[tuple[str, int, int], Origin] = {}
+        # By partition; what is committed may be left out.
+        self._origins: dict[str, dict[Key, Origin]] = {}
+        self._limits: dict[str, int] = {}
 
     def judges(self) -> Mapping[type, Judge]:
         return {Appended: self._on_appended}
@@ -33,15 +40,33 @@ class LogMatching(Checker):
         held = partition.image(sighting.broker).chain.marks
         before = held[-1] if held else None
         found: str | None = None
+        origins = self._origins.setdefault(partition.name, {})
         for mark in sighting.marks:
-            key = (partition.name, mark.epoch, mark.base_offset)
-            origin = self._origins.get(key)
+            key = (mark.epoch, mark.base_offset)
+            origin = origins.get(key) or self._committed(partition, mark)
             if sighting.is_leader and origin is None:
-                self._origins[key] = (mark, before)
+                origins[key] = (mark, before)
             elif origin is not None and found is None:
                 found = self._differs(partition, sighting, mark, before, origin)
             before = mark
+        if len(origins) >= self._limits.get(partition.name, _MOST_KNOWN):
+            self._forget(partition, origins)
+            self._limits[partition.name] = max(_MOST_KNOWN, 2 * len(origins))
         return found
+
+    def _committed(self, partition: PartitionGhost, mark: Mark) -> Origin | None:
+        """Returns the committed batch of the same epoch at the same offset, and the one before it, if there is one."""
+        committed = partition.truth.at(mark.base_offset)
+        if committed is None or committed.epoch != mark.epoch:
+            return None
+        return committed, partition.truth.covering(mark.base_offset - 1)
+
+    def _forget(self, partition: PartitionGhost, origins: dict[Key, Origin]) -> None:
+        """Forget what the truth has too; what is not committed stays, however much that is."""
+        settled = [key for key, (mark, _) in origins.items() if partition.truth.at(mark.base_offset) == mark]
+        for key in settled:
+            del origins[key]
+        assert all(key not in origins for key in settled), len(settled)
 
     def _differs(
         self, partition: PartitionGhost, sighting: Appended, mark: Mark, before: Mark | None, origin: Origin

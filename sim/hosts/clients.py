@@ -227,7 +227,7 @@ class ProducerShell(ClientShell):
         elif any(value == each.value for each in self._history.sends):
             raise ValueError(f"value {value!r} was sent before: a record is recognised by its value")
         operation = SendOperation(
-            producer=self.name, value=value, acks=self._acks, invoked_us=self.world.now_us,
+            producer=self.name, value=self._history.texts.shared(value), acks=self._acks, invoked_us=self.world.now_us,
             is_idempotent=self.producer.config.is_idempotent, is_one_at_a_time=self.model.in_flight == 1,
             within_us=1_000 * (DELIVERY_TIMEOUT_MS + DELIVERY_BOUND_MS), life=self.starts,
         )  # fmt: skip
@@ -322,7 +322,8 @@ class ConsumerShell(ClientShell):
             self.positions.clear()
 
     def _on_fetched(self, effect: Fetched) -> None:
-        partition = str(effect.topic_partition)
+        texts = self._history.texts
+        partition = texts.shared(str(effect.topic_partition))
         position = self.positions[partition]
         assert position < effect.next_offset, (self.name, partition, position, effect.next_offset)
         self.trace.fields(
@@ -336,7 +337,7 @@ class ConsumerShell(ClientShell):
             self._history.reads.append(
                 ReadOperation(
                     consumer=self.name, partition=partition, offset=record.offset,
-                    value=(record.value or b"").decode(), high_watermark=effect.high_watermark,
+                    value=texts.shared((record.value or b"").decode()), high_watermark=effect.high_watermark,
                     at_us=self.world.now_us, after=after,
                 )
             )  # fmt: skip

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import final
 
+from sim.world.pool import Pool
 from storage.values import quickly_made
 
 
@@ -83,6 +84,8 @@ class History:
         self.positions: dict[tuple[str, str], int] = {}
         # The values that producers with acks=0 have put into requests.
         self.handed_over: set[str] = set()
+        # Values, and names of partitions: what is sent is read soon, by several consumers.
+        self.texts = Pool[str]()
         self.ok_count = 0
         # The number of acknowledged sends, by partition.
         self.acknowledged: dict[str, int] = {}
@@ -101,7 +104,7 @@ class History:
         assert operation.outcome is Outcome.OPEN, f"{operation.value} ended twice"
         assert outcome is not Outcome.OPEN, operation.value
         operation.outcome, operation.completed_us, operation.error = outcome, at_us, error
-        operation.partition, operation.offset = partition, offset
+        operation.partition, operation.offset = self.texts.shared(partition), offset
         if outcome is Outcome.OK:
             self.ok_count += 1
             self.acknowledged[partition] = self.acknowledged.get(partition, 0) + 1

@@ -11,6 +11,7 @@ from sim.checkers.chain import Chain, Mark
 from sim.disk import SimDisk
 from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
+from sim.world.pool import Pool
 from storage.batch import Record
 from storage.disk.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
@@ -33,6 +34,8 @@ class DiskLogs:
         self._eyes = {broker: DiskEye(disk) for broker, disk in disks.items()}
         self._readers: dict[tuple[int, str], LogReader] = {}
         self._compacted: dict[str, CompactedPartition] = {}
+        # Equal batches of replicas have one mark.
+        self._pool = Pool[Mark]()
 
     @property
     def brokers(self) -> Sequence[int]:
@@ -90,7 +93,9 @@ class DiskLogs:
 
     def _new_reader(self, broker: int, partition: str) -> LogReader:
         directory = self._directory_of(broker, partition)
-        return LogReader(self._eyes[broker], directory, is_compacted=partition in self._compacted)
+        return LogReader(
+            self._eyes[broker], directory, is_compacted=partition in self._compacted, pool=self._pool
+        )
 
     def _directory_of(self, broker: int, partition: str) -> str:
         """Returns the directory of the log's files; before there are any, the first one where they may be made."""

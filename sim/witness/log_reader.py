@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import NamedTuple, final
+from typing import final
 
 from sim.checkers.chain import Mark
 from sim.disk import SimDisk, SimFile, SimFileSystem
 from sim.disk.life import Life
+from sim.witness.places import Place, Places
+from sim.world.pool import Pool
 from storage.batch import HEADER, HEADER_SIZE
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import OpenMode, join, read_file
@@ -16,17 +18,6 @@ from storage.disk.filesystem import OpenMode, join, read_file
 _CRC_COVERS_FROM = 21
 _LOG_OVERHEAD = 12
 NO_LAST = 1 << 63
-
-
-class Place(NamedTuple):
-    """The file, by its name and its number on the disk, and the bytes of one batch; its newest record's timestamp."""
-
-    mark: Mark
-    path: str
-    file_number: int
-    position: int
-    size_bytes: int
-    newest_ms: int
 
 
 @final
@@ -53,9 +44,13 @@ class LogReader:
     A log that `is_compacted` may lack offsets, and batches read before may have moved to another place.
     """
 
-    def __init__(self, eye: DiskEye, directory: str, *, is_compacted: bool = False) -> None:
+    def __init__(
+        self, eye: DiskEye, directory: str, *, is_compacted: bool = False, pool: Pool[Mark] | None = None
+    ) -> None:
+        """`pool` has the marks that the readers of all replicas share."""
         self._eye, self.directory, self._is_compacted = eye, directory, is_compacted
-        self.places: list[Place] = []
+        self._pool = Pool[Mark]() if pool is None else pool
+        self.places = Places()
         self._path = ""
         self._file_number = -1
         # The present file, open as long as its path names it, and the version of the disk's names when it was opened.
@@ -68,7 +63,7 @@ class LogReader:
 
     def read_all(self) -> tuple[Mark, ...]:
         """Read from the first byte. Returns every sound batch before the first damage, which `unsound` describes."""
-        self.places, self._durable_count = [], 0
+        self.places, self._durable_count = Places(), 0
         self._begin_file("")
         return self.read_on(check=True)
 
@@ -85,30 +80,34 @@ class LogReader:
         file_system = self._eye.file_system
         if self._path:
             self._read_file(self._path, check)
-        is_there = bool(self.places) and self.places[-1].mark.next_offset > last_offset
+        is_there = bool(self.places) and self.places.marks[-1].next_offset > last_offset
         if not is_there and not self.unsound and file_system.exists(self.directory):
             for name in file_system.list(self.directory):
                 path = join(self.directory, name)
                 if name.endswith(".log") and path > self._path and not self.unsound:
                     self._begin_file(path)
                     self._read_file(path, check)
-        return tuple([place.mark for place in self.places[first:]])
+        return tuple(self.places.marks[first:])
 
     def refresh(self) -> None:
         """Find the batches read so far again, as far as they still exist: compaction and retention replace files."""
-        seen_end = self.places[-1].mark.next_offset if self.places else 0
-        self.places, self._durable_count = [], 0
+        seen_end = self._end()
+        self.places, self._durable_count = Places(), 0
         self._begin_file("")
         for path in self._paths():
             if not self._is_at(seen_end):
                 self._begin_file(path)
                 self._read_file(path, False, seen_end)
-        assert not self.places or self.places[-1].mark.next_offset <= seen_end, (self.directory, seen_end)
+        assert self._end() <= seen_end, (self.directory, self._end(), seen_end)
         if not self.places:
             self._begin_file("")
 
+    def _end(self) -> int:
+        """Returns the offset after the batches read so far, 0 without one."""
+        return self.places.marks[-1].next_offset if self.places else 0
+
     def _is_at(self, end: int) -> bool:
-        return bool(self.places) and self.places[-1].mark.next_offset >= end
+        return bool(self.places) and self._end() >= end
 
     def _is_same_file(self) -> bool:
         """Whether the present path still names the file that was read so far."""
@@ -159,7 +158,7 @@ class LogReader:
 
     def hole(self) -> str:
         """Returns in words that the last segment begins after the last batch, if so: the log goes on from there."""
-        paths, end = self._paths(), self.places[-1].mark.next_offset if self.places else 0
+        paths, end = self._paths(), self._end()
         is_after = bool(paths) and _base_of(paths[-1]) > end and (bool(self.places) or len(paths) > 1)
         return f"{paths[-1]} follows offset {end - 1}" if is_after else ""
 
@@ -188,12 +187,12 @@ class LogReader:
         """Read the batches of the present file from the present position on, those below `end` only."""
         assert path == self._path, (path, self._path)
         file, start = self._opened(), self._position
-        data = file.read_at(start, file.size() - start)
+        data, here = file.read_at(start, file.size() - start), (path, self._file_number)
         position = 0
         while position < len(data):
             fields, what = _look(data, position, check)
             if not what and check and self.places and not self._follows(fields[0]):
-                what = f"offset {fields[0]} follows {self.places[-1].mark.next_offset - 1}"
+                what = f"offset {fields[0]} follows {self._end() - 1}"
             if what:
                 self.unsound = f"{path} at byte {start + position}: {what}"
                 return
@@ -201,14 +200,19 @@ class LogReader:
             if mark.next_offset > end:
                 return
             size_bytes = fields[1] + _LOG_OVERHEAD
-            place = Place(mark, path, self._file_number, start + position, size_bytes, fields[8])
-            self.places.append(place)
+            self.places.add(
+                self._pool.shared(mark),
+                here,
+                position=start + position,
+                size_bytes=size_bytes,
+                newest_ms=fields[8],
+            )
             position += size_bytes
             self._position = start + position
         assert self._position == start + len(data), (path, self._position, start + len(data))
 
     def _follows(self, base_offset: int) -> bool:
-        next_offset = self.places[-1].mark.next_offset
+        next_offset = self._end()
         return base_offset >= next_offset if self._is_compacted else base_offset == next_offset
 
     def truncated(self, offset: int) -> None:
@@ -218,10 +222,10 @@ class LogReader:
             return
         places = self.places
         assert self._durable_count <= len(places), (self.directory, self._durable_count, len(places))
-        while places and places[-1].mark.next_offset > offset:
+        while places and places.marks[-1].next_offset > offset:
             places.pop()
         self._durable_count = min(self._durable_count, len(places))
-        assert not places or places[-1].mark.next_offset <= offset, (self.directory, offset)
+        assert not places or self._end() <= offset, (self.directory, offset)
         self._begin_file("")
         if places:
             last = places[-1]
@@ -230,8 +234,9 @@ class LogReader:
 
     def at(self, base_offset: int) -> Mark | None:
         """Returns the batch that begins at `base_offset`, if it was read."""
-        index = bisect_left(self.places, base_offset, key=_base_offset_of)
-        found = self.places[index].mark if index < len(self.places) else None
+        marks = self.places.marks
+        index = bisect_left(marks, base_offset, key=_base_offset_of)
+        found = marks[index] if index < len(marks) else None
         return found if found is not None and found.base_offset == base_offset else None
 
     def power_lost(self) -> None:
@@ -239,7 +244,7 @@ class LogReader:
 
     def durable_end(self) -> int:
         """Returns the log's end (exclusive) after a power loss that keeps nothing pending."""
-        new = self.places[self._durable_count :]
+        new = self.places.since(self._durable_count)
         if any(self._number_of(path) != number for path, number in {each[1:3]: None for each in new}):
             self.refresh()
         path, data = "", b""
@@ -257,7 +262,7 @@ class LogReader:
             if end > len(data) or what or fields[4] != place.mark.crc:
                 break
             self._durable_count += 1
-        return self.places[self._durable_count - 1].mark.next_offset if self._durable_count else 0
+        return self.places.marks[self._durable_count - 1].next_offset if self._durable_count else 0
 
     def _durable_bytes(self, path: str) -> bytes | None:
         """Returns the durable bytes of a file, also where the last rename of a compaction is not durable yet."""
@@ -271,14 +276,14 @@ class LogReader:
     def batches(self, last: int | None = None) -> Iterator[tuple[Place, bytes]]:
         """Yield the batches read so far, or only the last `last` of them, with their bytes."""
         path, data = "", b""
-        for place in self.places if last is None else self.places[len(self.places) - last :]:
+        for place in self.places.since(0 if last is None else len(self.places) - last):
             if place.path != path:
                 path, data = place.path, read_file(self._eye.file_system, place.path)
             yield place, data[place.position : place.position + place.size_bytes]
 
 
-def _base_offset_of(place: Place) -> int:
-    return place.mark.base_offset
+def _base_offset_of(mark: Mark) -> int:
+    return mark.base_offset
 
 
 def _base_of(path: str) -> int:
