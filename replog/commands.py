@@ -62,7 +62,7 @@ MOUNTS = {
         summary="List, stop, kill and start the nodes of a running `up`.",
     ),
     "produce": Mount(module="cluster.commands.records", summary="Write lines or files into a topic."),
-    "sim": Mount(module="sim.commands", summary="Run scenarios in simulated time."),
+    "sim": Mount(module="replog.sim_command", summary="Run scenarios in simulated time, or on processes."),
     "spark": Mount(
         module="pipeline.commands",
         summary="Scan logs and run campaigns with Spark.",

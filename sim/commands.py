@@ -8,7 +8,7 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import click
 from click.core import ParameterSource
@@ -32,6 +32,15 @@ from sim.view.write import page_beside, write_view
 _EXIT = {Verdict.HELD: 0, Verdict.VIOLATED: 1, Verdict.STARVED: 3}
 UNUSABLE_INPUT = 2
 INTERRUPTED = 3
+
+
+class RunOnProcesses(Protocol):
+    """Runs the scenario at `path`, which the user calls `source`, on processes; returns the exit status.
+
+    The simulator knows no processes: who mounts its commands puts one of these into click's context.
+    """
+
+    def __call__(self, path: Path, seed: int, *, source: str, as_json: bool, with_story: bool) -> int: ...
 
 
 @click.group()
@@ -127,6 +136,11 @@ def list_scenarios(as_json: bool) -> None:
 )
 @click.option("--no-story", is_flag=True, help="Print the result without the story.")
 @click.option("--bug", metavar="NAME", help="Plant a known bug first. An unknown NAME prints the list.")
+@click.option(
+    "--real",
+    is_flag=True,
+    help="Run it against processes of this machine, in real time; no two such runs are the same.",
+)
 @click.pass_context
 def run(
     context: click.Context,
@@ -142,12 +156,16 @@ def run(
     stop_early: bool,
     no_story: bool,
     bug: str | None,
+    real: bool,
 ) -> None:
     """Run a scenario and print its story and the verdict.
 
     SCENARIO is the name of a bundled scenario (`replog sim list`) or, with a suffix or a slash, a file. The last lines
     are the trace hash and the command that replays the run. With --seeds, every seed that did not hold is printed with
     that command, then the counts.
+
+    With --real the same steps strike processes: SIGKILL, SIGSTOP, and a proxy on each link. Steps that no process can
+    suffer, such as a power loss, are skipped, each with a word. The same checkers judge history and logs.
 
     Exit status: 0 every rule held, 1 a rule was violated, 2 the input was unusable, 3 the run proved nothing (starved)
     or was interrupted.
@@ -157,6 +175,8 @@ def run(
         raise click.UsageError("--history is of one run: use it with --seed, not with --seeds")
     # The story and the trace report what the product's loggers would.
     logging.getLogger().addHandler(logging.NullHandler())
+    if real:
+        sys.exit(_on_processes(context, scenario, seed, as_json=as_json, with_story=not no_story))
     if seeds is not None:
         job = _checked_job(scenario, bug, stops_early=stop_early)
         sys.exit(print_seeds(job, seeds, jobs=jobs or default_jobs(), as_json=as_json))
@@ -165,10 +185,12 @@ def run(
             path = find_scenario(scenario)
             if page is not None and trace is None:
                 trace = Path(stack.enter_context(TemporaryDirectory())) / f"{path.stem}-{seed}.jsonl"
-            result = run_scenario(
-                path, seed, bug=bug, source=scenario, stops_early=stop_early,
-                trace_file=_opened(trace, stack), history_file=_opened(history, stack),
-            )  # fmt: skip
+            # The page is made of a trace that is closed.
+            with ExitStack() as files:
+                result = run_scenario(
+                    path, seed, bug=bug, source=scenario, stops_early=stop_early,
+                    trace_file=_opened(trace, files), history_file=_opened(history, files),
+                )  # fmt: skip
             written = _page_of(result, trace, page)
         except (ScenarioError, BugError, OSError) as error:
             click.echo(str(error), err=True)
@@ -183,6 +205,26 @@ def run(
         if written is not None:
             click.echo(f"page: {written}")
     sys.exit(_EXIT[result.verdict])
+
+
+def _on_processes(
+    context: click.Context, scenario: str, seed: int, *, as_json: bool, with_story: bool
+) -> int:
+    """Run the scenario on processes; returns the exit status."""
+    run_on_processes: RunOnProcesses | None = context.obj
+    if run_on_processes is None:
+        raise click.UsageError(
+            "--real is an option of `replog sim run`: the simulator alone has no processes"
+        )
+    try:
+        path = find_scenario(scenario)
+        return run_on_processes(path, seed, source=scenario, as_json=as_json, with_story=with_story)
+    except (ScenarioError, OSError) as error:
+        click.echo(str(error), err=True)
+        return UNUSABLE_INPUT
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
 
 
 def _opened(path: Path | None, stack: ExitStack) -> BinaryIO | None:
@@ -224,6 +266,10 @@ def _check_options(
         raise click.UsageError("--trace is of one run: use it with --seed, not with --seeds")
     if seeds is not None and page is not None:
         raise click.UsageError("--view is of one run: use it with --seed, not with --seeds")
+    wrong = [name for name in ("seeds", "trace", "page", "bug", "stop_early") if is_given(name)]
+    if is_given("real") and wrong:
+        option = {"page": "view", "stop_early": "stop-early"}.get(wrong[0], wrong[0])
+        raise click.UsageError(f"--{option} needs the simulator: a run with --real has none")
     if page is not None and trace is not None and page.resolve() == trace.resolve():
         raise click.UsageError("--view and --trace are the same file")
 

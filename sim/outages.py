@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from typing import NamedTuple, final
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol, final
 
 from cluster.core.messages import TopicPartition
 from sim.checkers.ghost import Ghost
-from sim.cluster import Cluster
 from sim.hosts.history import History, Outcome, SendOperation
+from sim.scenario.model import ProducerModel, Scenario
 from sim.witness.topic_lives import TopicLives
 
 ACKS_ALL = -1
@@ -21,6 +22,52 @@ NO_TOPIC = "the topic did not exist"
 NO_LEADER = "a partition had no running leader"
 TOO_FEW = "a partition had too few running in-sync replicas"
 KILLED = "the producer was killed"
+
+
+class Host(Protocol):
+    """The part of a broker's process that counts here."""
+
+    @property
+    def is_up(self) -> bool: ...
+
+    @property
+    def paused(self) -> bool: ...
+
+
+class Sender(Protocol):
+    """The part of a producer that counts here."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def model(self) -> ProducerModel: ...
+
+
+class Time(Protocol):
+    """The time of a run, simulated or not."""
+
+    @property
+    def now_us(self) -> int: ...
+
+
+class Scene(Protocol):
+    """The part of a run's cluster that counts here."""
+
+    @property
+    def scenario(self) -> Scenario: ...
+
+    @property
+    def world(self) -> Time: ...
+
+    @property
+    def partitions(self) -> Sequence[TopicPartition]: ...
+
+    @property
+    def brokers(self) -> Mapping[int, Host]: ...
+
+    @property
+    def producers(self) -> Sequence[Sender]: ...
 
 
 class _Outage(NamedTuple):
@@ -35,7 +82,7 @@ class _Outage(NamedTuple):
 class Outages:
     """Looks at intervals at what each topic lacks."""
 
-    def __init__(self, cluster: Cluster, ghost: Ghost, lives: TopicLives) -> None:
+    def __init__(self, cluster: Scene, ghost: Ghost, lives: TopicLives) -> None:
         self._cluster, self._ghost, self._lives = cluster, ghost, lives
         # By topic, in order of time.
         self._outages: dict[str, list[_Outage]] = {topic: [] for topic in cluster.scenario.topics}

@@ -44,6 +44,10 @@ ORDERS = {
         "commands output campaign groups results job drawing plans workload topology settings profiles choices"
     ),
     "sim.detection": "commands measure runner results search",
+    "replog.real": (
+        "command run result judge rest admin plan faults ground site watch telling mirror steps client clients orders processes"
+        " proxy links launch"
+    ),
 }
 LONGEST_CHAIN_IN_STORAGE = 15
 DEEPEST_CLASS = 3

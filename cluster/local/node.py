@@ -66,6 +66,8 @@ class Arguments:
     controller: tuple[str, int]
     properties: tuple[tuple[str, str], ...]
     has_lifeline: bool
+    # Pairs of a node id and the address to connect to, whatever address that node is registered under.
+    routes: tuple[tuple[int, tuple[str, int]], ...] = ()
 
     @property
     def is_controller(self) -> bool:
@@ -93,20 +95,35 @@ def parse_arguments(arguments: list[str] | None = None) -> Arguments:
     parser.add_argument("--controller", default="127.0.0.1:20092", metavar="HOST:PORT")
     parser.add_argument("--property", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--lifeline", action="store_true", help="stop when standard input closes")
+    parser.add_argument(
+        "--route",
+        action="append",
+        default=[],
+        metavar="NODE=HOST:PORT",
+        help="connect to this node at this address, such as a proxy's",
+    )
     given = parser.parse_args(arguments)
-    host, _, port = given.controller.rpartition(":")
     return Arguments(
         node_id=given.node_id,
         host=given.host,
         port=given.port,
         directories=tuple(given.directory),
         pid_path=given.pid_file or given.directory[0] / "pid",
-        controller=(host, int(port)),
+        controller=_address(given.controller),
         properties=tuple(
             (name, value) for name, _, value in (item.partition("=") for item in given.property)
         ),
         has_lifeline=given.lifeline,
+        routes=tuple(
+            (int(node_id), _address(address))
+            for node_id, _, address in (item.partition("=") for item in given.route)
+        ),
     )
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
 
 
 class NodeCore(Core, Protocol):
@@ -191,6 +208,7 @@ class NodeProcess:
         self._arguments = arguments
         self._core = make_core(arguments)
         self._runtime = Runtime(self._core, observe=self._on_observation)
+        self._runtime.peers.routes.update(arguments.routes)
         self._runtime.peers.learn(CONTROLLER_ID, *arguments.controller)
         services = CONTROLLER_SERVICES if arguments.is_controller else BROKER_SERVICES
         self._server = NodeServer(self._runtime, services)

@@ -46,7 +46,7 @@ def prepared(spec: ClusterSpec, say: Say) -> Iterator[ClusterSpec]:
         raise UnusableInput(f"{spec.data} is not writable: {error.strerror}") from error
     try:
         spec.check_knows_logs()
-        spec = spec.with_free_ports(_free_ports)
+        spec = spec.with_free_ports(free_ports)
         spec.save()
         yield spec
     except OSError as error:
@@ -56,7 +56,7 @@ def prepared(spec: ClusterSpec, say: Say) -> Iterator[ClusterSpec]:
         lock.release()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Returns ports that are free now, each another one. The system does not choose them again at once."""
     with contextlib.ExitStack() as stack:
         probes = [stack.enter_context(socket.socket()) for _ in range(count)]

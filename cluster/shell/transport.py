@@ -297,15 +297,18 @@ class Peers:
         self._bootstrap = Bootstrap(bootstrap)
         self._bootstrap_peers: dict[Address, Peer] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        # By node id: the address to connect to, such as a proxy's, whatever address the node is registered under.
+        self.routes: dict[int, Address] = {}
 
     def learn(self, node_id: int, host: str, port: int) -> None:
-        """Sets the address of a node; a connection to another address of it is closed."""
+        """Sets the address of a node, unless it has a route; a connection to another address of it is closed."""
+        address = self.routes.get(node_id, (host, port))
         known = self._peers.get(node_id)
-        if known is not None and known.address == (host, port):
+        if known is not None and known.address == address:
             return
         if known is not None:
             self._close_later(known)
-        self._peers[node_id] = Peer((host, port), self._deliver)
+        self._peers[node_id] = Peer(address, self._deliver)
 
     def send(self, effect: Send) -> None:
         """Sends to the node, or fails the call from the loop where no address of the node is known."""

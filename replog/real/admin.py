@@ -1,0 +1,95 @@
+"""What a run asks of its cluster by the admin client: topics, and how far each replica has come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+from cluster.core.client.config import AdminConfig
+from cluster.core.client.descriptions import Replicas, replicas_of
+from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.messages import CreateTopicRequest, DeleteTopicRequest, TopicPartition
+from cluster.local.layout import HOST
+from cluster.shell.clients import AsyncAdmin
+from replog.real.site import TopicRequest
+
+RETRY_S = 0.2
+CONFIG = AdminConfig(request_timeout_ms=2_000, default_api_timeout_ms=4_000)
+# The answers after which a request is not repeated: an earlier try has done it.
+_DONE = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+class Place(NamedTuple):
+    """How far a replica has come, as its broker says."""
+
+    log_end_offset: int
+    high_watermark: int
+
+
+@final
+class RunAdmin:
+    """An admin client beside the proxies, which no fault of a link strikes."""
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        self._admin = AsyncAdmin(",".join(f"{HOST}:{port}" for port in ports), CONFIG)
+        self._requests: asyncio.Queue[TopicRequest] = asyncio.Queue()
+        self._working: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> RunAdmin:
+        await self._admin.start()
+        self._working = asyncio.get_running_loop().create_task(self._work())
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        assert self._working is not None
+        self._working.cancel()
+        await asyncio.gather(self._working, return_exceptions=True)
+        await self._admin.abort()
+
+    def ask(self, request: TopicRequest) -> None:
+        """Carry out a request after those before it. It is repeated until the controller has answered it."""
+        self._requests.put_nowait(request)
+
+    async def until_done(self) -> None:
+        """Wait until every request so far is carried out."""
+        await self._requests.join()
+
+    async def _work(self) -> None:
+        while True:
+            await self._carry_out(await self._requests.get())
+            self._requests.task_done()
+
+    async def _carry_out(self, request: TopicRequest) -> None:
+        while True:
+            if await self._is_done(request):
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def _is_done(self, request: TopicRequest) -> bool:
+        try:
+            if isinstance(request, CreateTopicRequest):
+                await self._admin.create(request)
+            elif isinstance(request, DeleteTopicRequest):
+                await self._admin.delete_topic(request.name)
+            else:
+                await self._admin.alter_topic_configs(request.name, dict(request.configs))
+        except ClusterError as error:
+            return error.code in _DONE
+        return True
+
+    async def until_led(self, topic: str, partitions: int) -> None:
+        """Wait until every partition has a leader that has taken over."""
+        while True:
+            with contextlib.suppress(ClusterError):
+                if await self._admin.until_led(topic, partitions=partitions):
+                    return
+
+    async def places(self) -> dict[tuple[TopicPartition, int], Place]:
+        """Returns how far each replica has come, by partition and broker; nothing while no broker answers."""
+        try:
+            found: Replicas = replicas_of(await self._admin.describe())
+        except ClusterError:
+            return {}
+        return {key: Place(each.log_end_offset, each.high_watermark) for key, each in found.items()}

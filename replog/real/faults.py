@@ -1,0 +1,326 @@
+"""Carries out single steps on processes and links. Each verb returns False while its target does not exist yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, final
+
+from cluster.core.messages import AlterTopicConfigsRequest, DeleteTopicRequest
+from replog.real.links import Link
+from replog.real.site import Site, Targets
+from sim.faults.topics import create_request
+from sim.scenario.base import Named, Step
+from sim.scenario.link_steps import Clog, HangUp, Narrow
+from sim.scenario.model import property_text
+from sim.scenario.steps import (
+    AlterTopic,
+    CreateTopic,
+    Cut,
+    DeleteTopic,
+    Heal,
+    Isolate,
+    Kill,
+    Lose,
+    Pause,
+    Pick,
+    Restart,
+    Slow,
+    Stop,
+)
+from sim.scenario.values import LinkPair, Target
+
+
+@final
+class Later:
+    """What steps have planned for later, such as a start. After `cancel` none of it happens."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def cancel(self) -> None:
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@final
+class LinkFaults:
+    """Cuts, slows and narrows links; a fault with `for` ends by itself, unless a heal comes first."""
+
+    def __init__(self, site: Site, targets: Targets, later: Later) -> None:
+        self._site, self._targets, self._later = site, targets, later
+
+    def _for_a_while(
+        self, links: Sequence[Link], lasting: int | None, what: str, end: Callable[[Link], None]
+    ) -> None:
+        if lasting is not None:
+            marks = [(link, link.generation) for link in links]
+            self._later.do(self._end(marks, lasting, what, end))
+
+    async def _end(
+        self, marks: Sequence[tuple[Link, int]], lasting: int, what: str, end: Callable[[Link], None]
+    ) -> None:
+        await asyncio.sleep(lasting / 1e6)
+        left = [link for link, generation in marks if link.generation == generation]
+        if left:
+            self._site.tell(what)
+            for link in left:
+                end(link)
+
+    def _hold(self, links: Sequence[Link], lasting: int | None, verbs: tuple[str, str], what: str) -> bool:
+        if links:
+            self._site.tell(f"{verbs[0]} {what}")
+            for link in links:
+                link.hold()
+            self._for_a_while(links, lasting, f"{verbs[1]} {what}", Link.release)
+        return bool(links)
+
+    def cut(self, step: Cut) -> bool:
+        return self._hold(self._targets.links(step.cut, step), step.lasting, ("cut", "heal"), step.cut.text)
+
+    def clog(self, step: Clog) -> bool:
+        links = self._targets.links(step.clog, step)
+        return self._hold(links, step.lasting, ("clog", "unclog"), step.clog.text)
+
+    def isolate(self, step: Isolate) -> bool:
+        """Cut the links between the target and everyone else, except those in `except`."""
+        names = self._targets.processes(step.isolate, step)
+        if not names:
+            return False
+        spared = self._targets.sides(step.sparing, step) if step.sparing is not None else []
+        self._targets.bind(step, names)
+        others = [name for name in self._targets.everyone() if name not in (*names, *spared)]
+        what = f"{', '.join(names)} <-> everyone"
+        if step.sparing is not None:
+            what += f" but {step.sparing.text}"
+        links = self._site.links.between(names, others, both_ways=True)
+        return self._hold(links, step.lasting, ("cut", "heal"), what)
+
+    def slow(self, step: Slow) -> bool:
+        """Set the delay of the links."""
+
+        def end(link: Link) -> None:
+            link.extra_us = 0
+
+        links, text = self._targets.links(step.slow, step), step.slow.text
+        for link in links:
+            link.extra_us = step.by
+        if links:
+            self._site.tell(f"slow {text} by {step.by / 1000:g} ms")
+            self._for_a_while(links, step.lasting, f"{text} is fast again", end)
+        return bool(links)
+
+    def lose(self, step: Lose) -> bool:
+        """Let the links lose a share of what they carry; TCP sends it again."""
+
+        def end(link: Link) -> None:
+            link.loss_percent = 0
+
+        links, text = self._targets.links(step.lose, step), step.lose.text
+        for link in links:
+            link.loss_percent = step.share
+        if links:
+            self._site.tell(f"lose {step.share}% on {text}")
+            self._for_a_while(links, step.lasting, f"{text} loses nothing any more", end)
+        return bool(links)
+
+    def narrow(self, step: Narrow) -> bool:
+        """Set what the links carry in a second."""
+
+        def end(link: Link) -> None:
+            link.bytes_per_s = 0
+
+        assert step.to > 0, step.to
+        links, text = self._targets.links(step.narrow, step), step.narrow.text
+        for link in links:
+            link.bytes_per_s = step.to
+        if links:
+            self._site.tell(f"{text} carries {step.to} bytes a second")
+            self._for_a_while(links, step.lasting, f"{text} is wide again", end)
+        return bool(links)
+
+    def hang_up(self, step: HangUp) -> bool:
+        """Break the connections of the links at the side of their source only."""
+        links = self._targets.links(step.hang_up, step)
+        if links:
+            self._site.tell(f"hang up {step.hang_up.text}, without a word")
+        for link in links:
+            for proxy in self._site.proxies:
+                if {link.source, link.target} == {proxy.forth.source, proxy.forth.target}:
+                    proxy.hang_up(link.source)
+        return bool(links)
+
+    def heal(self, step: Heal) -> bool:
+        """End all faults of one link, or of all links of a target; never fails to strike."""
+        target = step.heal
+        if isinstance(target, LinkPair):
+            links = self._targets.links(target, step)
+        else:
+            sides = self._targets.sides(target, step)
+            links = [each for each in self._site.links.all() if {each.source, each.target} & set(sides)]
+        self._site.tell(f"heal {target.text}")
+        for link in links:
+            link.heal()
+        return True
+
+
+@final
+class ProcessFaults:
+    """Kills, stops and suspends processes, and starts again what a step limits the time down of."""
+
+    def __init__(self, site: Site, targets: Targets, later: Later) -> None:
+        self._site, self._targets, self._later = site, targets, later
+
+    def _strike(self, step: Named, target: Target, verb: str, strike: Callable[[str], None]) -> bool:
+        """Strike every process that `target` means now and that is up. Returns False while it means none."""
+        names = self._targets.processes(target, step)
+        if names:
+            self._targets.bind(step, names)
+        is_plain = target.kind in ("broker", "controller", "all", "producer", "consumer")
+        for name in names:
+            label = name if is_plain else f"{name}, the {target.text}"
+            if self._site.process(name).is_up:
+                self._site.tell(f"{verb} {label}")
+                strike(name)
+            else:
+                self._site.tell(f"{verb} {label}: it is down already")
+                self._site.misses.missed(f"{step.verb} {label}: it was down already")
+        return bool(names)
+
+    def kill(self, step: Kill) -> bool:
+        """Send SIGKILL."""
+
+        def strike(name: str) -> None:
+            self._site.process(name).kill()
+            self._start_after(name, step.down)
+
+        return self._strike(step, step.kill, "kill", strike)
+
+    def stop(self, step: Stop) -> bool:
+        """Send SIGTERM: the process ends in order."""
+
+        def strike(name: str) -> None:
+            self._site.process(name).stop()
+            self._start_after(name, step.down)
+
+        return self._strike(step, step.stop, "stop, in order,", strike)
+
+    def pause(self, step: Pause) -> bool:
+        """Send SIGSTOP, and SIGCONT when the time is over, unless the process was killed meanwhile."""
+
+        def strike(name: str) -> None:
+            self._site.process(name).pause()
+            self._later.do(self._resume(name, step.lasting))
+
+        return self._strike(step, step.pause, "pause", strike)
+
+    def pick(self, step: Pick) -> bool:
+        """Give the target's processes a name for later steps, and break nothing."""
+        names = self._targets.processes(step.pick, step)
+        if names:
+            self._targets.bind(step, names)
+            self._site.tell(f"{step.name} is {', '.join(names)}, {step.pick.text}")
+        return bool(names)
+
+    def restart(self, step: Restart) -> bool:
+        """Start the target's processes that are down; always strikes."""
+        for name in self._targets.processes(step.restart, step):
+            if not self._site.process(name).is_up:
+                self._later.do(self.start(name))
+        return True
+
+    def _start_after(self, name: str, down_us: int | None) -> None:
+        if down_us is not None:
+            self._later.do(self._start_again(name, down_us))
+
+    async def _start_again(self, name: str, down_us: int) -> None:
+        """Start the process that ends now, `down_us` after its end, unless it runs by then."""
+        process = self._site.process(name)
+        starts = process.starts
+        await process.until_ended()
+        await asyncio.sleep(down_us / 1e6)
+        if process.starts == starts:
+            await self.start(name)
+
+    async def start(self, name: str) -> None:
+        """Start a process that has ended."""
+        self._site.tell(f"start {name} again")
+        await self._site.process(name).start()
+
+    async def _resume(self, name: str, lasting: int) -> None:
+        process = self._site.process(name)
+        starts = process.starts
+        await asyncio.sleep(lasting / 1e6)
+        if process.starts == starts and process.is_up and process.paused:
+            self.resume(name, lasting)
+
+    def resume(self, name: str, paused_us: int = 0) -> None:
+        """Let a process go on that has been suspended for `paused_us`."""
+        self._site.tell(f"{name} goes on")
+        self._site.process(name).resume()
+        if name in self._site.clients:
+            self._site.clients[name].on_resumed(paused_us)
+
+    async def heal_all(self) -> None:
+        """End every pause, and start every process that is down."""
+        for name in (*self._site.nodes, *self._site.clients):
+            process = self._site.process(name)
+            if process.is_up and process.paused:
+                self.resume(name)
+            if process.is_up and process.is_asked:
+                await process.until_ended()
+            if not process.is_up and process.starts:
+                await self.start(name)
+
+
+@final
+class TopicFaults:
+    """Creates, deletes and alters topics."""
+
+    def __init__(self, site: Site, targets: Targets) -> None:
+        self._site, self._targets = site, targets
+
+    def create(self, step: CreateTopic) -> bool:
+        """Ask for the topic as the scenario describes it. Returns False while the wanted leader is no node."""
+        leader: int | None = None
+        if step.leader is not None:
+            names = self._targets.processes(step.leader, step)
+            if not names:
+                return False
+            leader = int(names[0].removeprefix("broker-"))
+        name = step.create_topic
+        self._site.tell(f"create topic {name}" + ("" if leader is None else f", led by broker {leader}"))
+        self._site.admin.ask(create_request(name, self._site.topics[name], leader))
+        return True
+
+    def delete(self, step: DeleteTopic) -> bool:
+        self._site.tell(f"delete topic {step.delete_topic}")
+        self._site.admin.ask(DeleteTopicRequest(name=step.delete_topic))
+        return True
+
+    def alter(self, step: AlterTopic) -> bool:
+        configs = tuple(sorted((key, property_text(value)) for key, value in step.config.items()))
+        self._site.tell(f"alter topic {step.alter_topic}: {', '.join(map('='.join, configs))}")
+        self._site.admin.ask(AlterTopicConfigsRequest(name=step.alter_topic, configs=configs))
+        return True
+
+
+Handlers = dict[type[Step], Callable[[Any], bool]]
+
+
+def handlers_of(site: Site, targets: Targets, links: LinkFaults, processes: ProcessFaults) -> Handlers:
+    """Returns the method that carries out each step that processes can suffer, by its class."""
+    topics = TopicFaults(site, targets)
+    return {
+        Kill: processes.kill, Stop: processes.stop, Pause: processes.pause, Pick: processes.pick,
+        Restart: processes.restart, Cut: links.cut, Clog: links.clog, Isolate: links.isolate,
+        Slow: links.slow, Lose: links.lose, Narrow: links.narrow, HangUp: links.hang_up, Heal: links.heal,
+        CreateTopic: topics.create, DeleteTopic: topics.delete, AlterTopic: topics.alter,
+    }  # fmt: skip
