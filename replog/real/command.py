@@ -49,20 +49,22 @@ def _ignore(line: str) -> None:
 
 def run_scenario_on_processes(
     scenario: Scenario, seed: int, *, source: str = "FILE", on_line: Callable[[str], None] = _ignore,
-    before_judgement: Callable[[Path], None] | None = None,
+    before_judgement: Callable[[Path], None] | None = None, is_short: bool = False,
 ) -> RealResult:  # fmt: skip
     """Run a scenario on processes of this machine to the verdict. `seed` draws what a scenario leaves open.
 
     `on_line` gets each line of the story as it happens. `before_judgement` is called with the directory of all that
-    was written, when every process has ended and nothing is judged yet. The directory is kept if a rule was violated.
-    Raises NotStarted, OSError and, after every process has ended, KeyboardInterrupt.
+    was written, when every process has ended and nothing is judged yet. A run that `is_short` heals everything soon
+    after its last step, and not only when the time of the scenario is over. The directory is kept if a rule was
+    violated. Raises NotStarted, OSError and, after every process has ended, KeyboardInterrupt.
     """
     again = f"replog sim run {shlex.quote(source)} --seed {seed} --real"
     data = Path(tempfile.mkdtemp(prefix="replog-real-"))
     is_kept = False
     try:
         with asyncio.Runner() as runner, _terminated_like_interrupted():
-            result = runner.run(RealRun(scenario, seed, data, on_line, before_judgement).go(again))
+            run = RealRun(scenario, seed, data, on_line, before_judgement, is_short=is_short)
+            result = runner.run(run.go(again))
         is_kept = result.data is not None
     finally:
         if not is_kept:

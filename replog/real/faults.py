@@ -43,6 +43,10 @@ class Later:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def until_done(self) -> None:
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
     async def cancel(self) -> None:
         tasks = tuple(self._tasks)
         for task in tasks:

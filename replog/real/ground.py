@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import final
 
 from cluster.core.messages import CONTROLLER_ID
-from cluster.local.up import free_ports
 from replog.real.clients import Client, Consumer, Producer, parse_line
 from replog.real.links import Links
 from replog.real.processes import Process, node_command
@@ -32,14 +31,10 @@ class Ground:
     """All processes of a run and the proxies between them. Every process ends with `end` or `end_at_once`."""
 
     def __init__(
-        self,
-        scenario: Scenario,
-        seed: int,
-        data: Path,
-        history: History,
-        watch: Watch,
-        now_us: Callable[[], int],
-    ) -> None:
+        self, scenario: Scenario, seed: int, data: Path, history: History, watch: Watch,
+        now_us: Callable[[], int], choose_ports: Callable[[int], Sequence[int]],
+    ) -> None:  # fmt: skip
+        self._choose_ports = choose_ports
         self._scenario, self._seed, self._data = scenario, seed, data
         self._history, self._watch, self._now_us = history, watch, now_us
         self.links = Links(Draws(seed), loss_percent=scenario.network.loss)
@@ -71,7 +66,7 @@ class Ground:
 
     async def start_nodes(self) -> None:
         """Start the controller and the brokers; returns once all serve. Raises NotStarted, OSError."""
-        self._ports = dict(zip(self._ids, free_ports(len(self._ids)), strict=True))
+        self._ports = dict(zip(self._ids, self._choose_ports(len(self._ids)), strict=True))
         for name, node_id in self._ids.items():
             (self._data / name).mkdir(parents=True)
             routes = await self._routes(name)
@@ -180,9 +175,15 @@ class Ground:
 
     async def end(self) -> list[str]:
         """End all processes in order: clients, brokers, the controller. Returns the names of those that were killed."""
-        order = [*self._processes]
-        order.sort(key=lambda process: process.name == CONTROLLER)
-        return [process.name for process in order if not await process.end()]
+        clients = [client.process for client in self.clients.values()]
+        in_order = await asyncio.gather(*(process.end() for process in clients))
+        killed = [process.name for process, was in zip(clients, in_order, strict=True) if not was]
+        # One broker after the other, so that each can hand over its leaderships; then the controller.
+        brokers = [process for name, process in self.nodes.items() if name != CONTROLLER]
+        for process in (*brokers, self.nodes[CONTROLLER]):
+            if not await process.end():
+                killed.append(process.name)
+        return killed
 
     async def end_at_once(self) -> None:
         """Kill whatever runs, and close the proxies."""

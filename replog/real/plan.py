@@ -97,6 +97,10 @@ class Plan:
                 return
         self._site.tell(f"step {number} gave up: {step.verb} {step.target_text}: its target did not exist")
 
+    async def until_done(self) -> None:
+        """Wait until all that the steps have planned has happened, such as a start after a while."""
+        await self._later.until_done()
+
     async def heal_all(self) -> None:
         """End all faults; every process runs again, and nothing that a step has planned happens any more."""
         self._lookout.give_up()

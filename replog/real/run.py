@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 from cluster.core.messages import TopicPartition
+from cluster.local.up import free_ports
 from replog.real.admin import RunAdmin
 from replog.real.clients import Producer
 from replog.real.ground import Ground
@@ -33,6 +34,8 @@ from storage.draws import Draws
 # The intervals of the looks at what the nodes have written, and at what each topic lacks.
 WATCH_S = 0.02
 OUTAGE_S = 0.1
+# How long a short run goes on after all that its steps have planned.
+AFTERWARDS_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +56,15 @@ class RealRun:
     def __init__(
         self, scenario: Scenario, seed: int, data: Path, on_line: Callable[[str], None],
         before_judgement: Callable[[Path], None] | None = None,
+        choose_ports: Callable[[int], Sequence[int]] = free_ports, is_short: bool = False,
     ) -> None:  # fmt: skip
         """`data` is an empty directory, which gets all that nodes and clients write; `on_line` gets the story.
 
-        `before_judgement` is called with `data` when every process has ended.
+        `before_judgement` is called with `data` when every process has ended. `choose_ports` returns as many ports as
+        it is asked for, the controller's first. A run that `is_short` heals everything soon after its last step, and
+        not only when the time of the scenario is over.
         """
-        self._before_judgement = before_judgement
+        self._before_judgement, self._is_short = before_judgement, is_short
         self._scenario, self._seed, self._data = scenario, seed, data
         self._clock, self._history, self._misses = RunClock(), History(), Misses()
         self._teller = Teller(self._clock, on_line)
@@ -67,7 +73,9 @@ class RealRun:
             scenario, data, self._history, self._now_us, note=self._teller.note,
             on_violation=lambda found: self._teller.tell(f"VIOLATED {found.checker}: {found.what}"),
         )  # fmt: skip
-        self._ground = Ground(scenario, seed, data, self._history, self._watch, self._now_us)
+        self._ground = Ground(
+            scenario, seed, data, self._history, self._watch, self._now_us, choose_ports
+        )  # fmt: skip
         self._places: Places = {}
 
     def _now_us(self) -> int:
@@ -114,8 +122,9 @@ class RealRun:
             left_s = (self._scenario.duration - self._now_us()) / 1e6
             # Steps may be done before their time is over; whatever fails fails the run.
             done, _ = await asyncio.wait(
-                {watching, looking, striking}, return_when=asyncio.FIRST_EXCEPTION, timeout=left_s
-            )
+                {watching, looking, striking}, timeout=left_s,
+                return_when=asyncio.FIRST_COMPLETED if self._is_short else asyncio.FIRST_EXCEPTION,
+            )  # fmt: skip
             for task in done:
                 task.result()
         finally:
@@ -163,6 +172,8 @@ class RealRun:
     async def _strike(self, plan: Plan) -> None:
         await asyncio.sleep((self._scenario.warm_up - self._now_us()) / 1e6)
         await plan.run()
+        await plan.until_done()
+        await asyncio.sleep(AFTERWARDS_S)
 
     async def _come_to_rest(self, plan: Plan, admin: RunAdmin) -> None:
         self._teller.tell("heal everything; the cluster has to agree now")

@@ -1,0 +1,103 @@
+"""The steps that processes can suffer, and the words for those that they cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from replog.real.faults import Later, LinkFaults, ProcessFaults, handlers_of
+from replog.real.links import Links
+from replog.real.site import Site, Targets
+from replog.real.steps import what_differs, why_skipped
+from sim.bundled import bundled_scenarios
+from sim.checkers.ghost import Ghost
+from sim.faults.misses import Misses
+from sim.scenario.base import Step
+from sim.scenario.model import load_scenario, parse_scenario
+from sim.scenario.steps import VERBS
+from storage.draws import Draws
+from tests.replog.real.places import Nobody
+
+HEAD = "scenario: s\ntopics: {t: {}}\nsteps:\n"
+
+
+def step_of(text: str) -> str:
+    """Returns why the step in this line is skipped."""
+    return why_skipped(parse_scenario(f"{HEAD}  - {text}\n").steps[0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{kill: leader(t/0), down: 2s}",
+        "{stop: broker 1}",
+        "{pause: controller, for: 1s}",
+        "{restart: all}",
+        "{pick: follower(t/0), as: Late}",
+        "{cut: broker 1 -> broker 2, for: 1s}",
+        "{isolate: leader(t/0), except: clients}",
+        "{slow: broker 1 <-> others, by: 1s}",
+        "{lose: all -> all, share: 5%}",
+        "{clog: broker 1 -> broker 2}",
+        "{narrow: broker 1 -> broker 2, to: 1KiB}",
+        "{hang_up: broker 1 -> broker 2}",
+        "{heal: all}",
+        "{create_topic: t}",
+        "{delete_topic: t}",
+        "{alter_topic: t, config: {retention.ms: 1}}",
+    ],
+)
+def test_a_step_that_processes_can_suffer_is_not_skipped(text: str) -> None:
+    assert step_of(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("{power: leader(t/0)}", "power"),
+        ("{kill: leader(t/0), point: before flush}", "before flush"),
+        ("{lose: all -> all, share: 5%, only: Fetch}", "methods"),
+        ("{fail_disk: broker 1}", "disk"),
+        ("{wipe_disk: broker 1}", "disk"),
+        ("{slow_disk: broker 1, by: 1ms}", "disk"),
+        ("{partial_write: broker 1, log: t/0, byte: 9 B}", "midst"),
+        ("{step_clock: broker 1, by: 5s}", "clock"),
+        ("{lag_metadata: broker 1, for: 1s}", "message"),
+    ],
+)
+def test_a_step_that_no_process_can_suffer_is_skipped_with_a_word(text: str, word: str) -> None:
+    assert word in step_of(text)
+
+
+def carried_out() -> set[type[Step]]:
+    """Returns the steps that a run without any process would carry out."""
+    site = Site(
+        nodes={}, clients={}, links=Links(Draws(0)), proxies=(), ghost=Ghost(), draws=Draws(0), topics={},
+        admin=Nobody(), tell=lambda what: None, misses=Misses(),
+    )  # fmt: skip
+    targets, later = Targets(site), Later()
+    faults = LinkFaults(site, targets, later), ProcessFaults(site, targets, later)
+    return set(handlers_of(site, targets, *faults))
+
+
+def test_every_verb_of_a_scenario_is_carried_out_or_one_of_those_that_are_always_skipped() -> None:
+    assert {kind.verb for kind in set(VERBS) - carried_out()} == {
+        "power", "partial_write", "break_disk", "slow_disk", "step_clock", "lag_metadata", "slow_cpu",
+        "kill_start", "fail_disk", "fail_sync", "lie_syncs", "wipe_disk", "save_disk", "restore_disk",
+    }  # fmt: skip
+
+
+def test_every_step_of_the_bundled_scenarios_is_carried_out_or_skipped_with_a_word() -> None:
+    doable = carried_out()
+    for path in bundled_scenarios().values():
+        for step in load_scenario(path).steps:
+            assert why_skipped(step) or type(step) in doable, (path.stem, step)
+
+
+def test_what_beside_the_steps_differs_is_told() -> None:
+    text = "scenario: s\ntopics: {t: {config: {cleanup.policy: compact}}}\n"
+    plain = parse_scenario("scenario: s\ntopics: {t: {}}\n")
+    compacted = parse_scenario(text)
+    network = parse_scenario("scenario: s\ntopics: {t: {}}\nnetwork: {transport: datagram}\n")
+    assert list(what_differs(plain)) == []
+    assert [each.partition(":")[0] for each in what_differs(compacted)] == ["topic t"]
+    assert [each.partition(":")[0] for each in what_differs(network)] == ["network"]
