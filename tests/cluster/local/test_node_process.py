@@ -11,6 +11,22 @@ import pytest
 from cluster.local.node import parse_arguments, run_node
 
 
+def test_routes_are_pairs_of_a_node_and_an_address() -> None:
+    given = [
+        "--node-id",
+        "1",
+        "--port",
+        "1",
+        "--directory",
+        "d",
+        "--route",
+        "2=10.0.0.1:5",
+        "--route",
+        "0=[::1]:7",
+    ]
+    assert parse_arguments(given).routes == ((2, ("10.0.0.1", 5)), (0, ("[::1]", 7)))
+
+
 @pytest.mark.parametrize("node_id", ["0", "1"])
 def test_a_directory_that_cannot_be_made_is_unusable_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], node_id: str

@@ -134,6 +134,16 @@ def test_unary_call_gets_its_answer_and_errors_travel_inside() -> None:
     run(check)
 
 
+def test_a_node_with_a_route_is_reached_by_it_whatever_address_it_is_registered_under() -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        asking.peers.routes[7] = (HOST, serving.port)
+        asking.peers.learn(7, HOST, refused_port())
+        answer = await asking.send(CreateTopicRequest(name="a"), to=7)
+        assert answer == CreateTopicResponse(topic_id="a")
+
+    run(check)
+
+
 def test_answers_on_a_stream_find_their_calls() -> None:
     async def check(serving: Node, asking: Client) -> None:
         sizes = [10, 300_000, 5, 0, 70]
