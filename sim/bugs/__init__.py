@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sim.bugs.catalogue import CATALOGUE
 from sim.bugs.fencing import FENCING_BUGS
+from sim.bugs.generations import GENERATIONS
 from sim.bugs.metadata import METADATA_BUGS
 from sim.bugs.planting import Bug, BugError, Make, Replacement, check_targets, planted, replaced
 from sim.bugs.storage_bugs import STORAGE_BUGS
@@ -28,7 +29,7 @@ __all__ = [
 
 def bugs() -> dict[str, Bug]:
     """Returns every bug of the catalogue by its name."""
-    known = (*CATALOGUE, *METADATA_BUGS, *FENCING_BUGS, *STORAGE_BUGS)
+    known = (*CATALOGUE, *METADATA_BUGS, *FENCING_BUGS, *STORAGE_BUGS, *GENERATIONS)
     return {bug.name: replace(bug, ticket=TICKETS.get(bug.name, "")) for bug in known}
 
 

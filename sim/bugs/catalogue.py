@@ -154,7 +154,7 @@ CATALOGUE: tuple[Bug, ...] = (
         name="append-outlives-leadership",
         story="An append waits on after its leader epoch, and is answered by a later one (PRO-5, KAFKA-1148).",
         replacements=(Replacement(target=f"{_APPENDS}.has_lost_leadership", make=_never),),
-        found_by="stale-leader-epoch",
+        found_by="late-acknowledgement",
     ),
     Bug(
         name="join-before-epoch-start",

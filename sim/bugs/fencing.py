@@ -49,6 +49,7 @@ _QUESTIONS: Mapping[str, tuple[bool, str]] = {
 _FOUND_BY: Mapping[str, str] = {
     "check_topic_id": "recreated-topic",
     "is_same_life": "late-isr-proposal",
+    "is_same_leader_epoch": "re-elected-leader",
 }
 
 

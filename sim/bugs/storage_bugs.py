@@ -127,6 +127,7 @@ STORAGE_BUGS: tuple[Bug, ...] = (
         "A leader names the end of the next larger epoch for an epoch that it does not know (KIP-279).",
         "leader_epochs:LeaderEpochCache.end_offset_for",
         _without_floor,
+        found_by="kip-279-fast-fail-over",
     ),
     _bug(
         "epochs-without-records-stay",
