@@ -169,6 +169,14 @@ def test_each_story_shows_what_its_scenario_is_about() -> None:
         "cut-leader-acks-1": ("cut ", "heal ", "truncates from"),
         "slow-follower-isr": ("slow ", "is fast again", "in sync are"),
         "all-power-loss": ("EXCUSED careless-0",),
+        "rolling-restart": ("stop, in order, broker-3", "has stopped: shutdown", "is back after a clean stop"),
+        "controller-away": ("kill controller", "start controller again", "is elected leader of epoch 1"),
+        "flapping-link": ("cut Shaky", "heal Shaky", "is elected leader of epoch 1"),
+        "half-open-link": ("cut others -> Deaf", "heal others -> Deaf"),
+        "consumer-follows": ("pause consumer-1", "consumer-1 goes on", "is elected leader of epoch 2"),
+        "deleted-topic": ("delete topic t", "create topic t", "is back after an unclean stop"),
+        "one-or-two-in-sync": ("alter topic one", "UNCLEANLY", "EXCUSED one-0"),
+        "clean-stop-of-all": ("stop, in order, controller", "is back after a clean stop"),
     }.items():
         told = "\n".join(line for result in run_with(name) for line in result.story)
         for word in words:
@@ -181,6 +189,20 @@ def test_what_may_be_lost_is_lost_and_excused_where_no_flush_was_promised() -> N
     assert all(result.excused for result in results)
     assert {excuse.partition for result in results for excuse in result.excuses} == {"careless-0"}
     assert all(sum(result.excused.values()) > 0 for result in run_with("cut-leader-acks-1"))
+
+
+@pytest.mark.slow
+def test_after_one_accident_one_replica_in_sync_loses_what_two_refuse() -> None:
+    for result in run_with("one-or-two-in-sync", seeds=2):
+        assert {excuse.partition for excuse in result.excuses} == {"one-0"}
+        assert sum(result.excused.values()) > 0
+
+
+@pytest.mark.slow
+def test_restarted_in_order_the_brokers_of_a_cluster_fail_no_send() -> None:
+    for result in run_with("rolling-restart", seeds=2):
+        assert result.operations["ok"] == sum(result.operations.values()) > 0, result.operations
+        assert sum("has stopped: shutdown" in line for line in result.story) == 3
 
 
 # The command
