@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import final
 
+from cluster.core.broker.broker import Broker
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Observe, Send
-from cluster.core.messages import CONTROLLER_ID, FetchResponse, ResponseBody
+from cluster.core.messages import CONTROLLER_ID, FetchRequest, FetchResponse, ResponseBody
 from sim.checkers.calls import Calls
 from sim.checkers.ghost import NO_END
 from sim.checkers.parked_fetches import ParkedFetches
+from sim.checkers.present_lives import PresentLives
 from sim.checkers.proposals import Proposals
 from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
@@ -33,6 +35,7 @@ class Watch:
         self._chronicle, self._witness, self._lookout = chronicle, witness, lookout
         self._metadata = metadata
         self._jury = witness.jury
+        self._lives = PresentLives(witness.jury)
         self._proposals = Proposals(witness.jury)
         self._reported_excuses = 0
 
@@ -67,6 +70,8 @@ class Watch:
         if isinstance(body, FetchResponse):
             since_us = max(exchange.asked_us, shell.resumed_us, shell.still_until_us)
             self._parked.on_answered(shell.name, shell.world.now_us - since_us)
+            if isinstance(exchange.body, FetchRequest):
+                self._lives.on_answer(shell.node_id, shell.life_number, exchange.body, body)
         if isinstance(shell, Node):
             self._metadata.on_reply(shell, body)
 
@@ -88,6 +93,8 @@ class Watch:
 
     def on_metadata(self, node: Node) -> None:
         self._metadata.on_metadata(node)
+        if isinstance(node.core, Broker):
+            self._lives.on_metadata(node.node_id, node.life_number, node.core.image.brokers)
 
     def on_acknowledged(self, partition: str) -> None:
         self._lookout.look()

@@ -7,12 +7,16 @@ from typing import final
 
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
+    NO_BROKER_EPOCH,
+    AllocateProducerIdsRequest,
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     CreateTopicResponse,
+    FetchMetadataRequest,
     FetchMetadataResponse,
+    Header,
     MetadataResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
@@ -39,6 +43,8 @@ from storage.batch import RecordBatch
 from storage.disk.filesystem import join
 from storage.topics import METADATA_TOPIC
 
+# What a broker asks in its own name, once it is registered.
+_OfBroker = (AllocateProducerIdsRequest, AlterPartitionRequest, BrokerHeartbeatRequest, FetchMetadataRequest)
 COMMITTED = "committed-metadata"
 BROKER_LIVES = "broker-lives"
 # Is called with (topic, topic id) of a new topic, or with (topic, None) of a deleted one.
@@ -169,8 +175,23 @@ class ControllerLog:
             case (_, CreateTopicResponse(error=ErrorCode.NONE)):
                 if body.topic_id not in self.replay.topic_names:
                     what = f"a topic of id {body.topic_id} was reported as created"
+        if not _is_refused(body) and (header := _sender(request)) is not None:
+            self._judge_sender(header, type(request).__name__, asked_us)
         if what is not None:
             self._jury.report(COMMITTED, f"{what}; durable are the offsets below {self._durable_end}")
+
+    def _judge_sender(self, header: Header, asked: str, asked_us: int) -> None:
+        """Report that the controller obeyed a process whose registration was over when it was asked (KR-CTL-4)."""
+        epoch, sender = header.broker_epoch, (header.broker_id, header.incarnation)
+        registered = self.replay.registrations.get(epoch)
+        text = f"{asked} of broker {header.broker_id} in epoch {epoch}, incarnation {header.incarnation}, was obeyed"
+        if registered is not None and registered != sender:
+            self._jury.report(BROKER_LIVES, f"{text}; registered is incarnation {registered[1]}")
+        elif self._replaced_us.get(epoch, asked_us) < asked_us:
+            self._jury.report(
+                BROKER_LIVES,
+                f"{text}; its next life was registered {asked_us - self._replaced_us[epoch]} us before",
+            )
 
     def _wrong_registration(self, request: RegisterBrokerRequest, epoch: int, asked_us: int) -> str | None:
         """Returns what is wrong with the epoch that a broker was told, if anything.
@@ -237,3 +258,13 @@ class ControllerLog:
                 recorded = None if history is None else history.below(offset)
                 said = (each.replicas, each.isr, each.leader, each.leader_epoch)
                 yield Described(node, name, offset, said, recorded)
+
+
+def _sender(request: RequestBody) -> Header | None:
+    """Returns the header of a request of a registered broker, None for any other request."""
+    header = request.header if isinstance(request, _OfBroker) else None
+    return header if header is not None and header.broker_epoch != NO_BROKER_EPOCH else None
+
+
+def _is_refused(body: ResponseBody) -> bool:
+    return getattr(body, "error", ErrorCode.NONE) is not ErrorCode.NONE

@@ -12,6 +12,7 @@ from cluster.core.messages import (
     CreateTopicResponse,
     FetchMetadataRequest,
     FetchMetadataResponse,
+    Header,
     IsrMember,
     MetadataResponse,
     PartitionMetadata,
@@ -276,6 +277,25 @@ def test_a_broker_is_unfenced_after_it_has_read_its_registration() -> None:
         request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=0, metadata_offset=offset)
         site.answer(request, BrokerHeartbeatResponse(is_fenced=False))
     assert site.found == ["broker-lives"]
+
+
+def test_the_controller_obeys_no_process_whose_registration_was_over_when_it_asked() -> None:
+    site = started()
+    site.jury.now_us = lambda: 5
+    site.write(registered(3, "3a"), registered(3, "3b"))
+
+    def obeyed(epoch: int, incarnation: str, asked_us: int) -> int:
+        before = len(site.found)
+        header = Header(broker_id=3, broker_epoch=epoch, incarnation=incarnation)
+        request = BrokerHeartbeatRequest(header=header, broker_id=3, broker_epoch=epoch, metadata_offset=9)
+        site.answer(request, BrokerHeartbeatResponse(is_fenced=False), asked_us)
+        site.answer(request, BrokerHeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH), asked_us)
+        return len(site.found) - before
+
+    # The present life; the one before, which asked in time; it asks again; another process under the same epoch.
+    cases = ((7, "3b", 6), (6, "3a", 5), (6, "3a", 6), (7, "3a", 6))
+    assert [obeyed(*case) for case in cases] == [0, 0, 1, 1]
+    assert site.found == ["broker-lives"] * 2
 
 
 def test_each_heartbeat_that_is_answered_is_a_sign_of_life() -> None:

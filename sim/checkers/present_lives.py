@@ -1,0 +1,48 @@
+"""The lives of followers: what an earlier process of a broker asks is not granted to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import FetchRequest, FetchResponse
+from cluster.core.metadata.image import BrokerRegistration
+from sim.checkers.base import Jury
+
+
+@final
+class PresentLives:
+    """Judges each fetch of a follower that a leader answers by the lives that the leader knew of before (LED-7).
+
+    An earlier life of a broker has another log than the present one: what it fetched says nothing.
+    """
+
+    name = "present-lives"
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        # What each node knew after the last step that may have changed it, and the life of the node.
+        self._known: dict[int, tuple[int, Mapping[int, BrokerRegistration]]] = {}
+
+    def on_metadata(self, node_id: int, life: int, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """Receives the registrations that a node knows at the end of a step: answers of that step may be older."""
+        self._known[node_id] = (life, brokers)
+
+    def on_answer(self, node_id: int, life: int, request: FetchRequest, body: FetchResponse) -> None:
+        """Receives an answer to a fetch as it leaves the node."""
+        known_life, brokers = self._known.get(node_id, (life, {}))
+        known = brokers.get(request.replica_id) if known_life == life else None
+        if known is None or request.header is None or request.broker_epoch > known.broker_epoch:
+            return
+        if (request.broker_epoch, request.header.incarnation) == (known.broker_epoch, known.incarnation):
+            return
+        for answer in body.partitions:
+            if answer.error is ErrorCode.NONE:
+                self._jury.report(
+                    self.name,
+                    f"{answer.topic_partition}: broker {node_id} answered a fetch of broker {known.broker_id} in "
+                    f"epoch {request.broker_epoch}, incarnation {request.header.incarnation}; it knew that it lives in "
+                    f"{known.broker_epoch}, {known.incarnation}",
+                )
+                return
