@@ -106,7 +106,9 @@ class Broker:
         return MappingProxyType(self._context.replicas)
 
     def waiting_appends(self) -> list[tuple[TopicPartition, WaitingAppend]]:
-        """Returns all appends that wait, in order of arrival, for checkers."""
+        """Returns all appends that wait, in order of arrival, for checkers. A broker that has ended answers nobody."""
+        if self._ending.is_over:
+            return []
         return [(each.appended.topic_partition, each) for each in self.manager.appends.waiting()]
 
     def start(self, now_ms: int) -> list[Effect]:

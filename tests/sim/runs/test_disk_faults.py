@@ -206,3 +206,23 @@ def test_a_sync_after_a_failed_one_says_success_and_writes_nothing_of_the_droppe
     file.sync()
     assert disk.deceives
     assert disk.durable_bytes("a") == b"\0\0\0de"
+
+
+GIVES_UP = """
+scenario: gives-up
+duration: 5s
+topics:
+  t: {partitions: 1, replicas: 3}
+producers:
+  - {topic: t, clients: 4, rate: 60/s, acks: all, linger: 0ms}
+steps:
+  - {at: 3s, slow_disk: leader(t/0), by: 5114us, for: 1800ms}
+  - {at: 3200ms, fail_disk: leader(t/0), for: 1800ms, calls: writes}
+"""
+
+
+@pytest.mark.slow
+def test_no_append_waits_at_a_broker_that_ends_in_the_step_that_commits_it() -> None:
+    """A fetch and the append that meets the failed disk come in one step: nobody is answered, as in a crash."""
+    result = run_scenario(parse_scenario(GIVES_UP), 1)
+    assert result.verdict is Verdict.HELD, result.violations
