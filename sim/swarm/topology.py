@@ -11,10 +11,10 @@ _FIVE_MINUTES_MS = 300_000
 _MOST_LOST_PERCENT = 5
 
 
-def draw_cluster(choices: Choices) -> Part:
-    """Returns the `cluster` of a scenario."""
+def draw_cluster(choices: Choices, *, least_brokers: int = 1) -> Part:
+    """Returns the `cluster` of a scenario, with that many brokers or more."""
     cluster: Part = {
-        "brokers": choices.pick(BROKERS, "brokers"),
+        "brokers": max(least_brokers, choices.pick(BROKERS, "brokers")),
         "directories": choices.pick((1, 1, 1, 2, 3), "directories"),
         "settings": draw_settings(choices.within("settings")),
     }

@@ -8,8 +8,12 @@ from sim.swarm.profiles import Profile
 NAMES = ("t", "u")
 
 
-def draw_workload(choices: Choices, brokers: int, profile: Profile) -> Part:
-    """Returns `topics`, `producers` and `consumers` for a cluster of that many brokers."""
+def draw_workload(choices: Choices, brokers: int, profile: Profile, *, least_replicas: int = 1) -> Part:
+    """Returns `topics`, `producers` and `consumers` for a cluster of that many brokers.
+
+    Each partition has `least_replicas` or more.
+    """
+    assert 1 <= least_replicas <= brokers, (least_replicas, brokers)
     topics: dict[str, Part] = {}
     producers: list[Part] = []
     consumers: list[Part] = []
@@ -17,7 +21,8 @@ def draw_workload(choices: Choices, brokers: int, profile: Profile) -> Part:
     is_durable = choices.chance(40, "all flushed")
     for name in NAMES[: choices.pick((1, 1, 2), "topics")]:
         own = choices.within("topic", name)
-        topics[name] = _topic(own, brokers, profile, is_durable=is_durable)
+        replicas = max(least_replicas, min(brokers, own.pick((1, 2, 3, 3, 3, 4), "replicas")))
+        topics[name] = _topic(own, replicas, profile, is_durable=is_durable)
         if name != NAMES[0] and own.chance(25, "is created by a step"):
             topics[name]["exists"] = False
         is_compacted = "compact" in str(topics[name]["config"])
@@ -28,8 +33,7 @@ def draw_workload(choices: Choices, brokers: int, profile: Profile) -> Part:
     return {"topics": topics, "producers": producers, "consumers": consumers}
 
 
-def _topic(choices: Choices, brokers: int, profile: Profile, *, is_durable: bool) -> Part:
-    replicas = min(brokers, choices.pick((1, 2, 3, 3, 3, 4), "replicas"))
+def _topic(choices: Choices, replicas: int, profile: Profile, *, is_durable: bool) -> Part:
     return {
         "partitions": choices.pick((1, 1, 2, 3), "partitions"),
         "replicas": replicas,

@@ -149,6 +149,27 @@ def _late_proposal(ground: Ground, choices: Choices) -> list[Part]:
     return steps
 
 
+def _late_words(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a broker that is fenced because its words come late, dies, and is back before the last of them arrive.
+
+    The others hear two lives of one broker at once, the earlier one after the present one.
+    """
+    partition = ground.partition(choices, lasting=True)
+    victim = f"{choices.pick(('leader', 'follower', 'follower'), 'victim')}({partition})"
+    to, by = choices.pick(("others", "others", "controller"), "to"), choices.ms((2_500, 3_500, 5_000), "by")
+    back: Part = {"at": f"+{choices.pick((1, 20, 200), 'gap')}ms", "down": choices.ms((1, 50), "down")}
+    if choices.chance(40, "power"):
+        end: Part = {"power": "W", "keep": "all"}
+    else:
+        end = {"kill": "W"}
+    return [
+        {"pick": victim, "as": "W"},
+        {"slow": f"W -> {to}", "by": by, "for": "6s"},
+        {"when": f"isr({partition}) < {ground.replicas(partition)}", "within": "5s", "heal": "W"},
+        back | end,
+    ]
+
+
 CHAINS = (
     Fault(name="after-ack", family="chain", percent=40, most=2, draw=_after_ack, is_possible=has_lasting),
     Fault(
@@ -204,4 +225,5 @@ CHAINS = (
         draw=_late_proposal,
         is_possible=has_followers,
     ),
+    Fault(name="late-words", family="chain", percent=40, most=1, draw=_late_words, is_possible=has_followers),
 )

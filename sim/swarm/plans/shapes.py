@@ -34,6 +34,9 @@ SHAPES = (
     Shape(name="quiet", weights={}, others=100, most=1),
 )
 
+# Chains and nothing else: what one has set up, no other fault takes away before it strikes.
+AIMED = Shape(name="aimed", weights={"chain": 250}, others=0, most=3)
 
-def draw_shape(choices: Choices) -> Shape:
-    return choices.pick(SHAPES, "shape")
+
+def draw_shape(choices: Choices, *, is_aimed: bool) -> Shape:
+    return AIMED if is_aimed else choices.pick(SHAPES, "shape")

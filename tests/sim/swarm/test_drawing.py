@@ -15,7 +15,7 @@ from sim.swarm.choices import Choices
 from sim.swarm.drawing import Drawn, draw
 from sim.swarm.job import parse_only
 from sim.swarm.plans.catalogue import FAULTS
-from sim.swarm.plans.shapes import SHAPES, draw_shape
+from sim.swarm.plans.shapes import AIMED, SHAPES, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
 from storage.draws import Draws
 
@@ -79,7 +79,7 @@ def test_every_fault_every_step_and_every_size_of_cluster_is_drawn() -> None:
 
 
 def test_no_shape_of_plan_dominates() -> None:
-    found = Counter(draw_shape(Choices(Draws(seed))).name for seed in range(2_000))
+    found = Counter(draw_shape(Choices(Draws(seed)), is_aimed=False).name for seed in range(2_000))
     assert set(found) == {shape.name for shape in SHAPES}
     assert max(found.values()) < 2 * min(found.values())
 
@@ -96,6 +96,15 @@ def test_a_quiet_plan_has_one_fault() -> None:
     for each in found:
         others = [strike for strike in each.plan if strike.kind != "controller-away"]
         assert len(others) == 1
+
+
+def test_in_aimed_runs_chains_strike_alone_and_have_followers_to_aim_at() -> None:
+    found = [each for each in seeds(60) if each.shape == AIMED.name]
+    assert 9 < len(found) < 27
+    for each in found:
+        others = [FAULTS[strike.kind] for strike in each.plan if strike.kind != "controller-away"]
+        assert 1 <= len(others) <= 3 and {fault.family for fault in others} == {"chain"}
+        assert all(topic.replicas >= 3 for topic in each.scenario.topics.values())
 
 
 def test_the_controller_is_away_in_the_profile_edge_alone() -> None:
