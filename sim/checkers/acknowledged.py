@@ -31,7 +31,10 @@ class AcknowledgedIsCommitted(Checker):
 
 @final
 class AcknowledgedIsDurable(Checker):
-    """A record acknowledged to acks=all with flush.messages=1 is durable on at least min.insync.replicas disks."""
+    """A record acknowledged to acks=all with flush.messages=1 is durable on at least min.insync.replicas disks.
+
+    A disk that lied about a sync or was replaced may have lost it just before the acknowledgement.
+    """
 
     name = "acknowledged-durable"
 
@@ -39,7 +42,7 @@ class AcknowledgedIsDurable(Checker):
         return {Acknowledged: self._on_acknowledged}
 
     def _on_acknowledged(self, partition: PartitionGhost, sighting: Acknowledged) -> str | None:
-        if not partition.flush_promised or sighting.acks != -1:
+        if not partition.keeps_synced or sighting.acks != -1:
             return None
         if len(sighting.durable_on) < partition.min_isr:
             return (
