@@ -7,7 +7,13 @@ from typing import final
 from cluster.core.broker.broker import Broker
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Observe, Send
-from cluster.core.messages import CONTROLLER_ID, FetchRequest, FetchResponse, ResponseBody
+from cluster.core.messages import (
+    CONTROLLER_ID,
+    AlterPartitionRequest,
+    FetchRequest,
+    FetchResponse,
+    ResponseBody,
+)
 from sim.checkers.calls import Calls
 from sim.checkers.ghost import NO_END
 from sim.checkers.parked_fetches import ParkedFetches
@@ -81,7 +87,8 @@ class Watch:
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         self._calls.on_sent(shell, effect, target)
-        self._proposals.on_sent((shell.node_id, shell.life_number), effect.call, effect.body)
+        if isinstance(effect.body, AlterPartitionRequest):
+            self._proposals.on_sent((shell.node_id, shell.life_number), effect.call, effect.body)
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         self._calls.on_accepted(shell, exchange)
@@ -89,7 +96,8 @@ class Watch:
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         self._calls.on_answered(shell, call, body)
-        self._proposals.on_answered((shell.node_id, shell.life_number), call)
+        if self._proposals.are_open:
+            self._proposals.on_answered((shell.node_id, shell.life_number), call)
 
     def on_metadata(self, node: Node) -> None:
         self._metadata.on_metadata(node)

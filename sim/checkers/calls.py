@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import final
+from typing import NamedTuple, final
 
 from cluster.core.connection.codec import STREAM_REQUESTS
 from cluster.core.connection.outgoing import Answer
@@ -22,9 +22,7 @@ FIRST_WAIT_US, MOST_WAIT_US = 50_000, 1_000_000
 SLACK_US = 30_000
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """A call on its way."""
 
     target: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
-from cluster.core.messages import AlterPartitionRequest, RequestBody
+from cluster.core.messages import AlterPartitionRequest
 from sim.checkers.base import Jury
 
 # A node, and its life.
@@ -25,10 +25,13 @@ class Proposals:
         # The partition and leader epoch of each proposal that has no answer, by life and call.
         self._open: dict[Life, dict[int, tuple[str, int]]] = {}
 
-    def on_sent(self, life: Life, call: int, body: RequestBody) -> None:
-        """Receives a request as it leaves the core; ignores those that propose nothing."""
-        if not isinstance(body, AlterPartitionRequest):
-            return
+    @property
+    def are_open(self) -> bool:
+        """Whether any proposal may have no answer."""
+        return bool(self._open)
+
+    def on_sent(self, life: Life, call: int, body: AlterPartitionRequest) -> None:
+        """Receives a proposal as it leaves the core."""
         proposals = self._open.setdefault(life, {})
         proposed = (str(body.topic_partition), body.leader_epoch)
         if proposed in proposals.values():
@@ -41,7 +44,11 @@ class Proposals:
 
     def on_answered(self, life: Life, call: int) -> None:
         """Receives the end of a call, by its answer or by a failure."""
-        self._open.get(life, {}).pop(call, None)
+        proposals = self._open.get(life)
+        if proposals is not None:
+            proposals.pop(call, None)
+            if not proposals:
+                del self._open[life]
 
     def on_end(self, node: int) -> None:
         """Forget the proposals of the node's lives that have ended."""

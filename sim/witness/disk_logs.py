@@ -87,6 +87,9 @@ class DiskLogs:
 
     def reader(self, broker: int, partition: str) -> LogReader:
         reader = self._readers.get((broker, partition))
+        if reader is not None and len(self._directories) == 1:
+            # Its directory cannot be another one.
+            return reader
         if reader is None or reader.directory != self._directory_of(broker, partition):
             reader = self._readers[broker, partition] = self._new_reader(broker, partition)
         return reader

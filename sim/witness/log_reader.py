@@ -18,6 +18,10 @@ from storage.disk.filesystem import OpenMode, join, read_file
 _CRC_COVERS_FROM = 21
 _LOG_OVERHEAD = 12
 NO_LAST = 1 << 63
+# More than any segment has.
+_ALL = 1 << 31
+# A multiple of the size of an entry.
+_INDEX_BLOCK = 4096
 
 
 @final
@@ -154,7 +158,16 @@ class LogReader:
             index = f"{path.removesuffix('.log')}.index"
             if file_system.exists(index):
                 places = [place for place in self.places if place.path == path]
-                yield _base_of(path), places, read_file(file_system, index)
+                yield _base_of(path), places, self._used_bytes(index)
+
+    def _used_bytes(self, path: str) -> bytes:
+        """Returns an index up to its first block of zeros: the file has room for far more entries than it has."""
+        file = self._eye.file_system.open(path, OpenMode.READ)
+        found = b""
+        while (block := file.read_at(len(found), _INDEX_BLOCK)) and any(block):
+            found += block
+        file.close()
+        return found
 
     def hole(self) -> str:
         """Returns in words that the last segment begins after the last batch, if so: the log goes on from there."""
@@ -187,7 +200,7 @@ class LogReader:
         """Read the batches of the present file from the present position on, those below `end` only."""
         assert path == self._path, (path, self._path)
         file, start = self._opened(), self._position
-        data, here = file.read_at(start, file.size() - start), (path, self._file_number)
+        data, here = file.read_at(start, _ALL), (path, self._file_number)
         position = 0
         while position < len(data):
             fields, what = _look(data, position, check)

@@ -244,6 +244,9 @@ class Witness:
 
     def _is_present(self, node: Member, partition: str) -> bool:
         """Whether the replica that the node has after this step is of the topic that exists, not of a deleted one."""
+        if not self.reads_values:
+            # No step deletes a topic.
+            return True
         replica = node.core.replicas().get(self._names[partition]) if has_replicas(node.core) else None
         if replica is not None and self.lives.hold(node.node_id, partition, replica.topic_id):
             self._logs.forget(node.node_id, partition)
@@ -282,7 +285,9 @@ class Witness:
         log_start_offset = replica.log.log_start_offset if replica is not None else 0
         high_watermark = int(values["high_watermark"])
         self.jury.see(HighWatermark(broker, partition, epoch, high_watermark, is_leader, log_start_offset))
-        self._look_at_appends(node, partition)
+        # A follower takes no appends, and those from before were looked at when its role began.
+        if is_leader:
+            self._look_at_appends(node, partition)
 
     def _replica(self, node: Member, partition: str) -> ReplicaView | None:
         core = node.core

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.core.messages import AlterPartitionRequest, MetadataRequest, TopicPartition
+from cluster.core.messages import AlterPartitionRequest, TopicPartition
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.checkers.proposals import Life, Proposals
@@ -33,12 +33,12 @@ def test_i5_a_leader_has_one_proposal_at_a_time() -> None:
     assert jury.violations[0].what.startswith("t-0: broker 1 proposes an ISR in epoch 0 beside")
 
 
-def test_i5_other_partitions_epochs_lives_and_requests_do_not_count() -> None:
+def test_i5_other_partitions_epochs_and_lives_do_not_count() -> None:
     proposals, jury = watched()
     proposals.on_sent(FIRST_LIFE, 1, proposal(0))
     proposals.on_sent(FIRST_LIFE, 2, proposal(0, partition=1))
     proposals.on_sent(FIRST_LIFE, 3, proposal(1))
-    proposals.on_sent(FIRST_LIFE, 4, MetadataRequest())
+    proposals.on_answered(FIRST_LIFE, 4)
     proposals.on_sent((2, 1), 1, proposal(0))
     proposals.on_end(1)
     proposals.on_sent((1, 3), 1, proposal(0))
