@@ -1,4 +1,4 @@
-"""Judges the offset indexes beside a log: each entry leads to the batch that its offset needs."""
+"""Judges the offset indexes of sealed segments: each entry leads to the batch that its offset needs."""
 
 from __future__ import annotations
 

@@ -152,9 +152,13 @@ class LogReader:
         return _base_of(paths[0]) if paths else 0
 
     def indexes(self) -> Iterator[tuple[int, list[Place], bytes]]:
-        """Yield the base offset of each segment that has an offset index, its batches read so far, and the index."""
+        """Yield the base offset of each sealed segment with an offset index, its batches read so far, and the index.
+
+        The index of the active segment may have entries of batches that were cut: they count no more, and the next
+        ones overwrite them. It loses them when the segment is sealed.
+        """
         file_system = self._eye.file_system
-        for path in self._paths():
+        for path in self._paths()[:-1]:
             index = f"{path.removesuffix('.log')}.index"
             if file_system.exists(index):
                 places = [place for place in self.places if place.path == path]
