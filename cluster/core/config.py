@@ -2,53 +2,63 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from cluster.core.messages import CONTROLLER_ID
 from storage.cleaner.offset_map import SLOT_BYTES
 from storage.config import INT_MAX, LONG_MAX, LogConfig
 from storage.errors import ConfigError
 
-_POSITIVE = (
-    "replica_lag_time_max_ms",
-    "replica_fetch_min_bytes",
-    "replica_fetch_max_bytes",
-    "replica_fetch_response_max_bytes",
-    "replica_fetch_backoff_ms",
-    "replica_socket_timeout_ms",
-    "replica_high_watermark_checkpoint_interval_ms",
-    "log_flush_offset_checkpoint_interval_ms",
-    "log_flush_start_offset_checkpoint_interval_ms",
-    "log_flush_scheduler_interval_ms",
-    "log_retention_check_interval_ms",
-    "log_cleaner_backoff_ms",
-    "log_cleaner_io_buffer_size",
-    "producer_id_expiration_check_interval_ms",
-    "broker_heartbeat_interval_ms",
-    "broker_session_timeout_ms",
-    "controller_socket_timeout_ms",
-    "controlled_shutdown_timeout_ms",
-    "retry_backoff_ms",
-    "retry_backoff_max_ms",
-    "controller_quorum_fetch_max_bytes",
-    "fetch_max_bytes",
-    "max_parked_requests",
-    "max_fetch_wait_ms",
-)
-# Those that Kafka defines as LONG; the other numbers have 32 bits.
-_LONGS = frozenset(
-    {
-        "replica_lag_time_max_ms",
-        "replica_high_watermark_checkpoint_interval_ms",
-        "log_flush_scheduler_interval_ms",
-        "log_initial_task_delay_ms",
-        "log_retention_check_interval_ms",
-        "log_cleaner_backoff_ms",
-        "log_cleaner_dedupe_buffer_size",
-        "retry_backoff_ms",
-        "retry_backoff_max_ms",
-    }
-)
+# The range of each number, both ends inclusive. Those of more than 32 bits are LONG in Kafka.
+BROKER_LIMITS: Mapping[str, tuple[int, int]] = {
+    "node_id": (0, INT_MAX),
+    "port": (0, 65_535),
+    "controller_id": (0, INT_MAX),
+    "replica_lag_time_max_ms": (1, LONG_MAX),
+    "replica_fetch_wait_max_ms": (0, INT_MAX),
+    "replica_fetch_min_bytes": (1, INT_MAX),
+    "replica_fetch_max_bytes": (1, INT_MAX),
+    "replica_fetch_response_max_bytes": (1, INT_MAX),
+    "replica_fetch_backoff_ms": (1, INT_MAX),
+    "replica_socket_timeout_ms": (1, INT_MAX),
+    "replica_high_watermark_checkpoint_interval_ms": (1, LONG_MAX),
+    "log_flush_offset_checkpoint_interval_ms": (1, INT_MAX),
+    "log_flush_start_offset_checkpoint_interval_ms": (1, INT_MAX),
+    "log_flush_scheduler_interval_ms": (1, LONG_MAX),
+    "log_initial_task_delay_ms": (0, LONG_MAX),
+    "log_retention_check_interval_ms": (1, LONG_MAX),
+    "log_cleaner_backoff_ms": (1, LONG_MAX),
+    # With less no key fits.
+    "log_cleaner_dedupe_buffer_size": (3 * SLOT_BYTES, LONG_MAX),
+    "log_cleaner_io_buffer_size": (1, INT_MAX),
+    "producer_id_expiration_check_interval_ms": (1, INT_MAX),
+    # The interval is below the time-out, or every broker would be fenced.
+    "broker_heartbeat_interval_ms": (1, INT_MAX - 1),
+    "broker_session_timeout_ms": (2, INT_MAX),
+    "controller_socket_timeout_ms": (1, INT_MAX),
+    "controlled_shutdown_timeout_ms": (1, INT_MAX),
+    "retry_backoff_ms": (1, LONG_MAX),
+    "retry_backoff_max_ms": (1, LONG_MAX),
+    "controller_quorum_fetch_max_bytes": (1, INT_MAX),
+    "fetch_max_bytes": (1, INT_MAX),
+    "max_parked_requests": (1, INT_MAX),
+    "max_fetch_wait_ms": (1, INT_MAX),
+    "log_open_handles_max": (0, INT_MAX),
+}
+
+
+def check_limits(config: object, limits: Mapping[str, tuple[int, int]]) -> None:
+    """Checks each number of a configuration against its range. Raises ConfigError with its name, value and range."""
+    for name, (least, greatest) in limits.items():
+        value: int = getattr(config, name)
+        if not least <= value <= greatest:
+            raise ConfigError(f"{dotted(name)}={value}: must be in [{least}, {greatest}]")
+
+
+def dotted(name: str) -> str:
+    """Returns the name of a field as Kafka writes the property."""
+    return name.replace("_", ".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,50 +117,24 @@ class BrokerConfig:
     log_open_handles_max: int = 0
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value, most = getattr(self, each.name), LONG_MAX if each.name in _LONGS else INT_MAX
-            if isinstance(value, int) and value > most:
-                raise ConfigError(f"{each.name}={value}: must be at most {most}")
-        if self.node_id < 0:
-            raise ConfigError(f"node_id={self.node_id}: must not be negative")
-        for name in _POSITIVE:
-            if getattr(self, name) <= 0:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be positive")
-        if self.log_open_handles_max < 0:
-            raise ConfigError(f"log_open_handles_max={self.log_open_handles_max}: must not be negative")
-        if self.log_initial_task_delay_ms < 0:
-            raise ConfigError(
-                f"log_initial_task_delay_ms={self.log_initial_task_delay_ms}: must not be negative"
-            )
-        if self.log_cleaner_dedupe_buffer_size < 3 * SLOT_BYTES:
-            raise ConfigError(
-                f"log_cleaner_dedupe_buffer_size={self.log_cleaner_dedupe_buffer_size}: "
-                f"must be at least {3 * SLOT_BYTES}, or no key fits"
-            )
-        if self.replica_fetch_wait_max_ms < 0:
-            raise ConfigError(
-                f"replica_fetch_wait_max_ms={self.replica_fetch_wait_max_ms}: must not be negative"
-            )
-        self._check_pairs()
-
-    def _check_pairs(self) -> None:
-        if self.replica_fetch_wait_max_ms > self.replica_lag_time_max_ms:
-            raise ConfigError(
-                "replica_fetch_wait_max_ms must be at most replica_lag_time_max_ms, "
-                "or an idle follower would leave the ISR"
-            )
-        if self.replica_fetch_wait_max_ms > self.replica_socket_timeout_ms:
-            raise ConfigError(
-                "replica_fetch_wait_max_ms must be at most replica_socket_timeout_ms, "
-                "or idle fetches would time out unanswered"
-            )
+        check_limits(self, BROKER_LIMITS)
+        idle = "or an idle follower would leave the ISR"
+        self._check_at_most("replica_fetch_wait_max_ms", "replica_lag_time_max_ms", idle)
+        unanswered = "or idle fetches would time out unanswered"
+        self._check_at_most("replica_fetch_wait_max_ms", "replica_socket_timeout_ms", unanswered)
+        self._check_at_most("retry_backoff_ms", "retry_backoff_max_ms", "or no retry would wait so long")
         if self.broker_heartbeat_interval_ms >= self.broker_session_timeout_ms:
             raise ConfigError(
-                "broker_heartbeat_interval_ms must be below broker_session_timeout_ms, "
-                "or every broker would be fenced"
+                f"broker.heartbeat.interval.ms={self.broker_heartbeat_interval_ms}: must be below "
+                f"broker.session.timeout.ms={self.broker_session_timeout_ms}, or every broker would be fenced"
             )
-        if self.retry_backoff_ms > self.retry_backoff_max_ms:
-            raise ConfigError("retry_backoff_ms must be at most retry_backoff_max_ms")
+
+    def _check_at_most(self, name: str, limit_name: str, reason: str) -> None:
+        value, limit = getattr(self, name), getattr(self, limit_name)
+        if value > limit:
+            raise ConfigError(
+                f"{dotted(name)}={value}: must be at most {dotted(limit_name)}={limit}, {reason}"
+            )
 
     @property
     def heartbeat_timeout_ms(self) -> int:

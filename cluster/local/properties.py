@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -58,15 +58,18 @@ def check_properties(properties: Properties) -> None:
     """Checks the properties of a cluster. Raises UnusableInput for a name that no node has, or an impossible value."""
     properties = tuple(properties)
     known = {**_settable(BrokerConfig), **_settable(ControllerConfig)}
-    _log_config(properties, LogConfig())
     for name, value in properties:
-        if name in ALL_SERVER_NAMES:
-            continue
-        if name.replace(".", "_") not in known:
+        kind = known.get(name.replace(".", "_"))
+        if kind is not None:
+            _parse(name, value, kind)
+        elif name not in ALL_SERVER_NAMES:
             raise UnusableInput(
                 f"--config: unknown property {name!r}; known are {', '.join(_known_names(known))}"
             )
-        _parse(name, value, known[name.replace(".", "_")])
+    _log_config(properties, LogConfig())
+    # Here, and not in each node, so that nothing is started.
+    configured(BrokerConfig(node_id=1), properties)
+    configured(ControllerConfig(), properties)
 
 
 def configured(config: Config, properties: Properties) -> Config:
@@ -85,15 +88,18 @@ def configured(config: Config, properties: Properties) -> Config:
         # Each value is parsed by the type of its field.
         changed = dataclasses.replace(config, **chosen)  # type: ignore[arg-type]
     except ConfigError as error:
-        raise UnusableInput(str(error)) from error
+        raise UnusableInput(f"--config {error}") from error
     return dataclasses.replace(changed, log=_log_config(properties, changed.log))
 
 
-def _log_config(properties: Properties, base: LogConfig) -> LogConfig:
+def _log_config(properties: Sequence[tuple[str, str]], base: LogConfig) -> LogConfig:
     try:
         return log_config_of_server(dict(properties), base)
     except ConfigError as error:
-        raise UnusableInput(f"--config {error}") from error
+        reason = str(error)
+        for _, value in properties:
+            reason = reason.replace(value, _shown(value)) if value else reason
+        raise UnusableInput(f"--config {reason}") from error
 
 
 def _settable(cls: type[BrokerConfig | ControllerConfig]) -> dict[str, type]:
@@ -110,13 +116,22 @@ def _known_names(fields: Iterable[str]) -> list[str]:
 
 
 def _parse(name: str, value: str, kind: type) -> int | bool | str:
-    if kind is bool and value in ("true", "false"):
-        return value == "true"
+    # Of any case and with blanks around it, as in Kafka.
+    if kind is bool and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
     if kind is int:
         try:
             return parse_integer(value.strip())
         except ValueError as error:
-            raise UnusableInput(f"--config {name}={value}: expected a number") from error
+            raise UnusableInput(
+                f"--config {name}={_shown(value)}: expected a number of at most 64 bits"
+            ) from error
     if kind is str:
         return value
-    raise UnusableInput(f"--config {name}={value}: expected true or false")
+    raise UnusableInput(f"--config {name}={_shown(value)}: expected true or false")
+
+
+def _shown(value: str) -> str:
+    """Returns a value as one short line."""
+    is_plain = value.isprintable() and len(value) <= 40
+    return value if is_plain else repr(value[:40])

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cluster.core.config import check_limits
 from cluster.core.messages import CONTROLLER_ID
-from storage.config import INT_MAX, LogConfig
+from storage.config import INT_MAX, LONG_MAX, LogConfig
 from storage.errors import ConfigError
 
-_NUMBERS = (
-    "broker_session_timeout_ms",
-    "num_partitions",
-    "default_replication_factor",
-    "producer_id_block_size",
-    "max_partitions_per_topic",
-    "max_topics",
-    "max_parked_fetches",
-    "max_fetch_wait_ms",
-    "metadata_max_batch_bytes",
-)
-# Every record that the controller makes by itself fits into it.
-_LEAST_BATCH_BYTES = 4 << 10
+# The range of each number, both ends inclusive.
+CONTROLLER_LIMITS: Mapping[str, tuple[int, int]] = {
+    "node_id": (0, INT_MAX),
+    "port": (0, 65_535),
+    # Not below a broker's.
+    "broker_session_timeout_ms": (2, INT_MAX),
+    "num_partitions": (1, INT_MAX),
+    "default_replication_factor": (1, INT_MAX),
+    "producer_id_block_size": (1, INT_MAX),
+    "max_partitions_per_topic": (1, INT_MAX),
+    "max_topics": (1, INT_MAX),
+    "max_parked_fetches": (1, INT_MAX),
+    "max_fetch_wait_ms": (1, INT_MAX),
+    # Every record that the controller makes by itself fits into the least batch.
+    "metadata_max_batch_bytes": (4 << 10, 16 << 20),
+    "metadata_log_max_record_bytes_between_snapshots": (1, LONG_MAX),
+}
+_CLUSTER_ID = re.compile(r"[A-Za-z0-9._-]{0,255}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,23 +61,9 @@ class ControllerConfig:
     metadata_log_max_record_bytes_between_snapshots: int = 20 << 20
 
     def __post_init__(self) -> None:
-        for name in _NUMBERS:
-            if not -INT_MAX - 1 <= getattr(self, name) <= INT_MAX:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at most {INT_MAX}")
-        if self.broker_session_timeout_ms <= 0:
-            raise ConfigError(f"broker_session_timeout_ms={self.broker_session_timeout_ms}: must be positive")
-        if self.num_partitions < 1 or self.default_replication_factor < 1:
-            raise ConfigError("num.partitions and default.replication.factor must be at least 1")
-        if self.max_fetch_wait_ms <= 0:
-            raise ConfigError(f"max_fetch_wait_ms={self.max_fetch_wait_ms}: must be positive")
-        if not _LEAST_BATCH_BYTES <= self.metadata_max_batch_bytes <= 16 << 20:
+        check_limits(self, CONTROLLER_LIMITS)
+        # It is a line of the file `meta.properties` on each broker.
+        if not _CLUSTER_ID.fullmatch(self.cluster_id):
             raise ConfigError(
-                f"metadata_max_batch_bytes={self.metadata_max_batch_bytes}: must be {_LEAST_BATCH_BYTES} to {16 << 20}"
+                f"cluster.id={self.cluster_id[:40]!r}: must be at most 255 letters, digits and characters of '._-'"
             )
-        if self.metadata_log_max_record_bytes_between_snapshots < 1:
-            raise ConfigError(
-                "metadata_log_max_record_bytes_between_snapshots="
-                f"{self.metadata_log_max_record_bytes_between_snapshots}: must be positive"
-            )
-        if self.producer_id_block_size < 1:
-            raise ConfigError(f"producer_id_block_size={self.producer_id_block_size}: must be at least 1")
