@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import islice
 
 from storage.batch import NO_SEQUENCE, RecordBatch
 from storage.batch.record import subtract_from_sequence
@@ -26,6 +28,8 @@ logger = logging.getLogger(__name__)
 RECALLED_BYTES = 8 << 20
 # Entries of the offset index: small batches are many, and a start must stay short.
 RECALLED_ENTRIES = 64
+# More is only where an index has few entries for many small batches. They would take longer than a step may.
+RECALLED_BATCHES = 4096
 
 
 def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, log_start_offset: int) -> None:
@@ -38,19 +42,23 @@ def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, lo
     wanted: dict[int, ProducerStateEntry] = {}
     found: dict[int, list[CachedBatch]] = {}
     try:
-        for segment, position in _look_back(segments):
-            for batch in segment.records.batches(position):
-                entry = producers.last_entry(batch.producer_id)
-                if entry is None or not _is_incomplete(entry):
-                    continue
-                if _is_of(entry, batch) and batch.base_offset >= log_start_offset:
-                    wanted[batch.producer_id] = entry
-                    found.setdefault(batch.producer_id, []).append(_cached(batch))
+        for batch in islice(_last_batches(segments), RECALLED_BATCHES):
+            entry = producers.last_entry(batch.producer_id)
+            if entry is None or not _is_incomplete(entry):
+                continue
+            if _is_of(entry, batch) and batch.base_offset >= log_start_offset:
+                wanted[batch.producer_id] = entry
+                found.setdefault(batch.producer_id, []).append(_cached(batch))
     except StorageError as error:
         logger.warning("producers' last batches not recalled: reason=%s", error)
         return
     for producer_id, batches in found.items():
         _prepend(wanted[producer_id], batches)
+
+
+def _last_batches(segments: LogSegments) -> Iterator[RecordBatch]:
+    for segment, position in _look_back(segments):
+        yield from segment.records.batches(position)
 
 
 def _is_incomplete(entry: ProducerStateEntry) -> bool:

@@ -14,7 +14,7 @@ from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from storage.errors import OutOfOrderSequence
 from storage.log import AppendInfo, PartitionLog
-from storage.producers.recall import RECALLED_ENTRIES
+from storage.producers.recall import RECALLED_BATCHES, RECALLED_ENTRIES
 from tests.storage.logs import NOW_MS, SMALL, batch, new_disk, new_file_system, produced
 from tests.storage.logs import open_log as open_plain_log
 
@@ -167,6 +167,24 @@ def test_a_damaged_index_stops_no_start() -> None:
     file.write_at(4, b"\x00\x00\x00\x07")
     file.close()
     assert open_log(file_system, DENSE, clean=True).producers.producers[7].last_sequence == 3
+
+
+def test_where_an_index_has_no_entries_for_very_many_batches_the_look_back_ends() -> None:
+    """A start and a truncation read them within a step: the batches beyond the limit are not recalled, as in Kafka."""
+    sparse = LogConfig(index_interval_bytes=1 << 30, segment_bytes=1 << 30)
+    file_system = new_file_system()
+    log = open_log(file_system, sparse)
+    count = RECALLED_BATCHES + 10
+    parts = [
+        batch(offset, producer_id=7, producer_epoch=0, sequence=offset, value_bytes=1)
+        for offset in range(count)
+    ]
+    log.append_as_follower(b"".join(parts), leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    log = open_log(file_system, sparse, clean=True)
+    assert offsets_of_retries(log, range(count - 1, count)) == [count - 1]
+    with pytest.raises(OutOfOrderSequence):
+        send(log, count - 2)
 
 
 def test_nothing_is_recalled_where_no_producer_is_known() -> None:
