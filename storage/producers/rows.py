@@ -162,12 +162,9 @@ class SnapshotRows:
         pairs = zip(self._ids, self._is_taken, strict=True)
         return (producer_id for producer_id, is_taken in pairs if not is_taken)
 
-    def pieces(self, size: int, is_taken: bytes) -> Iterator[list[ProducerStateEntry]]:
-        """Copies of the entries that were not taken when `taken` returned `is_taken`, at most `size` a piece."""
-        for first in range(0, len(self._ids), size):
-            part = self._content[first * ENTRY_BYTES : (first + size) * ENTRY_BYTES]
-            pairs = zip(decode_entries(part), is_taken[first : first + size], strict=True)
-            yield [entry for entry, was_taken in pairs if not was_taken]
+    def left_of(self, is_taken: bytes) -> Iterator[ProducerStateEntry]:
+        """Copies of the entries that were not taken when `taken` returned `is_taken`, decoded one by one."""
+        return (self._decode(row) for row, was_taken in enumerate(is_taken) if not was_taken)
 
     def may_have_earlier_batches(self) -> bool:
         """Whether the last batch of some producer is not its first one; also true if only taken entries are such."""
@@ -210,7 +207,7 @@ class SnapshotRows:
         assert 0 <= self.left <= len(self._ids), (self.left, len(self._ids))
 
     def taken(self) -> bytes:
-        """A byte for each row, 1 if it was taken; for `merged_with` and `pieces`."""
+        """A byte for each row, 1 if it was taken; for `merged_with` and `left_of`."""
         return bytes(self._is_taken)
 
     def merged_with(

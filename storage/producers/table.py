@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, final
 
 from storage.producers.entry import ProducerStateEntry
@@ -81,12 +81,11 @@ class ProducerTable(Mapping[int, ProducerStateEntry]):
         self._rows.drop_old(now_ms=now_ms, expiration_ms=expiration_ms, is_expired=is_expired)
 
     def pieces(self, size: int) -> Iterator[list[ProducerStateEntry]]:
-        """The entries of all producers that are known at the first piece, at most `size` a piece."""
+        """The entries of all producers that are known at the first piece, `size` a piece but in the last one."""
         assert size > 0, size
-        entries, rows, is_taken = iter(list(self._entries.values())), self._rows, self._rows.taken()
+        entries = chain(list(self._entries.values()), self._rows.left_of(self._rows.taken()))
         while piece := list(islice(entries, size)):
             yield piece
-        yield from rows.pieces(size, is_taken)
 
     def may_have_earlier_batches(self, is_such: Callable[[ProducerStateEntry], bool]) -> bool:
         """Whether some entry `is_such`, or is of the snapshot and holds a batch that is not its producer's first."""

@@ -111,13 +111,16 @@ def test_a_reader_gets_a_copy_and_a_change_goes_to_the_entry_itself() -> None:
 
 
 def test_the_entries_of_pieces_are_those_of_their_beginning() -> None:
+    """There are as many pieces as for entries in memory: a round of compaction has a slice for each."""
     table = table_of(*map(an_entry, range(5)))
     table.find(3)
     pieces = table.pieces(2)
-    found = [entry.producer_id for entry in next(pieces)]
+    found = [next(pieces)]
     table.find(4)
-    found += [entry.producer_id for piece in pieces for entry in piece]
-    assert sorted(found) == [0, 1, 2, 3, 4]
+    found += pieces
+    assert [len(piece) for piece in found] == [2, 2, 1]
+    assert sorted(entry.producer_id for piece in found for entry in piece) == [0, 1, 2, 3, 4]
+    assert list(ProducerTable().pieces(2)) == []
 
 
 @pytest.mark.parametrize(
