@@ -92,6 +92,9 @@ class RealRun:
             watching = asyncio.get_running_loop().create_task(self._keep_watching())
             async with RunAdmin(self._ground.broker_ports) as admin:
                 plan, outages = await self._live(admin, watching)
+            if watching.done():
+                # It never returns: what it raised is why nothing was seen any more.
+                watching.result()
             watching.cancel()
             killed = await self._ground.end()
             for name in killed:

@@ -5,24 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import final
 
 from replog.real.clients import Consumer, Producer, parse_line
 from replog.real.orders import Order, parse_order
-from replog.real.processes import Process
 from sim.hosts.history import History, Outcome
 from sim.scenario.model import ConsumerModel, ProducerModel
-
-
-@final
-class Deaf:
-    """Hears nothing: no process runs in these tests."""
-
-    def on_line(self, process: Process, line: bytes) -> None:
-        raise AssertionError(line)
-
-    def on_ended(self, process: Process, status: int) -> None:
-        raise AssertionError(status)
+from tests.replog.real.places import Deaf
 
 
 def producer(history: History, **model: object) -> Producer:

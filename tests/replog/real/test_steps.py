@@ -5,17 +5,13 @@ from __future__ import annotations
 import pytest
 
 from replog.real.faults import Later, LinkFaults, ProcessFaults, handlers_of
-from replog.real.links import Links
-from replog.real.site import Site, Targets
+from replog.real.site import Targets
 from replog.real.steps import what_differs, why_skipped
 from sim.bundled import bundled_scenarios
-from sim.checkers.ghost import Ghost
-from sim.faults.misses import Misses
 from sim.scenario.base import Step
 from sim.scenario.model import load_scenario, parse_scenario
 from sim.scenario.steps import VERBS
-from storage.draws import Draws
-from tests.replog.real.places import Nobody
+from tests.replog.real.places import site
 
 HEAD = "scenario: s\ntopics: {t: {}}\nsteps:\n"
 
@@ -70,13 +66,10 @@ def test_a_step_that_no_process_can_suffer_is_skipped_with_a_word(text: str, wor
 
 def carried_out() -> set[type[Step]]:
     """Returns the steps that a run without any process would carry out."""
-    site = Site(
-        nodes={}, clients={}, links=Links(Draws(0)), proxies=(), ghost=Ghost(), draws=Draws(0), topics={},
-        admin=Nobody(), tell=lambda what: None, misses=Misses(),
-    )  # fmt: skip
-    targets, later = Targets(site), Later()
-    faults = LinkFaults(site, targets, later), ProcessFaults(site, targets, later)
-    return set(handlers_of(site, targets, *faults))
+    place = site()
+    targets, later = Targets(place), Later()
+    faults = LinkFaults(place, targets, later), ProcessFaults(place, targets, later)
+    return set(handlers_of(place, targets, *faults))
 
 
 def test_every_verb_of_a_scenario_is_carried_out_or_one_of_those_that_are_always_skipped() -> None:

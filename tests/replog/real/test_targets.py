@@ -3,39 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TypeVar
 
 from cluster.core.messages import AlterTopicConfigsRequest, CreateTopicRequest, DeleteTopicRequest
 from replog.real.faults import Later, LinkFaults, TopicFaults
-from replog.real.links import Links
-from replog.real.processes import Process
-from replog.real.site import Site, Targets
-from sim.checkers.ghost import Ghost
-from sim.faults.misses import Misses
+from replog.real.site import Targets
 from sim.scenario.model import parse_scenario
 from sim.scenario.steps import AlterTopic, CreateTopic, Cut, DeleteTopic, Heal, Isolate, Slow
 from sim.scenario.values import parse_link, parse_target
-from storage.draws import Draws
-from tests.replog.real.places import Nobody
-from tests.replog.real.test_clients import Deaf
+from tests.replog.real.places import HEAD, Nobody, site
 
-NODES = ("controller", "broker-1", "broker-2", "broker-3")
-HEAD = "scenario: s\ntopics: {t: {}}\nproducers: [{topic: t}]\nsteps:\n"
 StepKind = TypeVar("StepKind")
-
-
-def site(admin: Nobody | None = None) -> Site:
-    """Returns a site of processes that never run; broker 2 leads t-0, and 3 and 1 are in sync."""
-    ghost = Ghost()
-    partition = ghost.partition("t-0")
-    partition.leader, partition.isr = 2, (2, 3, 1)
-    nodes = {name: Process(name, Deaf(), Path("unused"), lambda: []) for name in NODES}
-    return Site(
-        nodes=nodes, clients={}, links=Links(Draws(0)), proxies=(), ghost=ghost, draws=Draws(0),
-        topics=parse_scenario(HEAD + "  - heal: all\n").topics, admin=admin or Nobody(), tell=lambda what: None,
-        misses=Misses(),
-    )  # fmt: skip
 
 
 def step(kind: type[StepKind], text: str) -> StepKind:

@@ -1,0 +1,105 @@
+"""The lives of one process: what it says, how it ends, and what signals do to it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import final
+
+from cluster.core.messages import CONTROLLER_ID
+from replog.real.processes import Process, node_command
+from sim.scenario.model import parse_scenario
+
+# Says that it is there, and then every line that it is told; ends when told nothing more.
+ECHO = "import sys\nprint('here', flush=True)\nfor line in sys.stdin: print(line, end='', flush=True)"
+
+
+@final
+class Listener:
+    """Keeps what processes say and how they end."""
+
+    def __init__(self) -> None:
+        self.lines: asyncio.Queue[bytes] = asyncio.Queue()
+        self.ends: list[int] = []
+
+    def on_line(self, process: Process, line: bytes) -> None:
+        self.lines.put_nowait(line)
+
+    def on_ended(self, process: Process, status: int) -> None:
+        self.ends.append(status)
+
+
+def with_process(path: Path, test: Callable[[Process, Listener], Awaitable[None]]) -> None:
+    async def run() -> None:
+        listener = Listener()
+        process = Process("echo", listener, path / "echo.txt", lambda: [sys.executable, "-S", "-c", ECHO])
+        await process.start()
+        try:
+            assert await listener.lines.get() == b"here\n"
+            await test(process, listener)
+        finally:
+            await process.end_at_once()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_process_is_told_lines_and_what_it_says_is_heard(tmp_path: Path) -> None:
+    async def test(process: Process, listener: Listener) -> None:
+        process.tell(b"one")
+        assert await listener.lines.get() == b"one\n"
+
+    with_process(tmp_path, test)
+
+
+def test_a_killed_process_has_ended_by_a_signal_and_begins_another_life(tmp_path: Path) -> None:
+    async def test(process: Process, listener: Listener) -> None:
+        process.kill()
+        await process.until_ended()
+        assert (process.is_up, process.is_killed, listener.ends) == (False, True, [-9])
+        await process.start()
+        assert await listener.lines.get() == b"here\n"
+        assert (process.starts, process.is_killed, process.is_asked) == (2, False, False)
+
+    with_process(tmp_path, test)
+
+
+def test_a_suspended_process_says_nothing_until_it_goes_on(tmp_path: Path) -> None:
+    async def test(process: Process, listener: Listener) -> None:
+        process.pause()
+        process.tell(b"one")
+        await asyncio.sleep(0.02)
+        assert listener.lines.empty()
+        process.resume()
+        assert await listener.lines.get() == b"one\n"
+
+    with_process(tmp_path, test)
+
+
+def test_a_suspended_process_ends_in_order_too(tmp_path: Path) -> None:
+    async def test(process: Process, listener: Listener) -> None:
+        process.pause()
+        assert await process.end()
+        assert listener.ends == [-15]
+
+    with_process(tmp_path, test)
+
+
+def test_a_node_gets_the_settings_and_the_route_to_each_peer(tmp_path: Path) -> None:
+    scenario = parse_scenario(
+        "scenario: s\ntopics: {t: {}}\ncluster: {directories: 2, settings: {replica.lag.time.max.ms: 7777,"
+        " log.cleaner.enable: 0}}\n"
+    )
+    command = node_command(
+        scenario, 1, port=5, routes={CONTROLLER_ID: 6, 2: 7}, data=tmp_path, name="broker-1"
+    )
+    pairs = list(pairwise(command))
+    assert ("--controller", "127.0.0.1:6") in pairs
+    assert ("--route", "2=127.0.0.1:7") in pairs
+    assert ("--property", "replica.lag.time.max.ms=7777") in pairs
+    assert ("--property", "log.cleaner.enable=false") in pairs
+    assert [value for name, value in pairs if name == "--directory"] == [
+        str(tmp_path / "broker-1" / "log-1"), str(tmp_path / "broker-1" / "log-2"),
+    ]  # fmt: skip
