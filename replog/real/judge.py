@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import final
@@ -56,9 +56,13 @@ class DiskJudge:
         directories = log_directories(scenario.cluster.directories)
         self._logs = DiskLogs(self.jury, copied_disks(scenario, data), directories)
 
-    def judge(self, partitions: Sequence[TopicPartition], places: Places) -> dict[str, int]:
-        """Report every violation. Returns the number of acknowledged records that are lost and excused, by reason."""
-        replicas = self._watch.replicas()
+    def judge(
+        self, partitions: Sequence[TopicPartition], replicas: Mapping[str, Sequence[int]], places: Places
+    ) -> dict[str, int]:
+        """Report every violation. Returns the number of acknowledged records that are lost and excused, by reason.
+
+        `replicas` has the brokers of each partition that exists, `places` how far they said they have come.
+        """
         judged = [each for each in partitions if str(each) in replicas]
         for each in judged:
             if not is_compacted(self._scenario, each.topic):

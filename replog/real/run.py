@@ -35,7 +35,7 @@ from storage.draws import Draws
 WATCH_S = 0.02
 OUTAGE_S = 0.1
 # How long a short run goes on after all that its steps have planned.
-AFTERWARDS_S = 2.0
+AFTERWARDS_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ class RealRun:
     def _judge(self, plan: Plan, outages: Outages, again: str) -> RealResult:
         """Judge history and disks; every process has ended."""
         judge = DiskJudge(self._scenario, self._data, self._watch, self._history)
-        excused = judge.judge(self._partitions, self._places)
+        excused = judge.judge(self._partitions, self._watch.replicas(), self._places)
         if not self._scenario.excuses:
             for reason, count in excused.items():
                 if reason not in (RETENTION, LEADER_ALONE):
