@@ -46,7 +46,7 @@ ORDERS = {
     "sim.detection": "commands measure runner results search",
     "replog.real": (
         "command run result judge rest admin plan faults ground site watch telling mirror steps client clients orders"
-        " processes proxy links launch"
+        " ports processes proxy links launch"
     ),
 }
 LONGEST_CHAIN_IN_STORAGE = 15

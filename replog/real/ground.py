@@ -143,6 +143,8 @@ class Ground:
     def _on_event(self, name: str, event: dict[str, object]) -> None:
         if event["event"] == "ready":
             self._ready[name].set()
+        elif event["event"] == "failed" and self._ready[name].is_set():
+            self._watch.jury.report("no-failure", f"{name} could not start again: {event['reason']}")
         elif event["event"] == "failed":
             self._failed[name] = str(event["reason"])
             self._ready[name].set()

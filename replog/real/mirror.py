@@ -45,7 +45,10 @@ def copy_logs(source: Path, disk: SimDisk, directory: str) -> None:
 
 @final
 class GrowingLog:
-    """A copy of a log that a process is writing; `read_on` brings it up to date. The log is never cut."""
+    """A copy of a log that a process is writing; `read_on` brings it up to date.
+
+    Only whole batches are copied: the rest of one may be written later, or cut at the start after a kill.
+    """
 
     def __init__(self, source: Path, disk: SimDisk, directory: str) -> None:
         self._source, self._disk, self._directory = source, disk, directory
@@ -63,14 +66,26 @@ class GrowingLog:
 
     def _copy(self, path: Path) -> bool:
         before = self._sizes.get(path.name, 0)
-        with path.open("rb") as file:
-            file.seek(before)
-            data = file.read()
+        try:
+            with path.open("rb") as file:
+                file.seek(before)
+                data = _whole_batches(file.read())
+        except FileNotFoundError:
+            # A segment that a snapshot has made needless; its decisions were copied when they were new.
+            return False
         if data:
             _append(self._files, join(self._directory, path.name), data)
             self._sizes[path.name] = before + len(data)
         assert self._sizes.get(path.name, 0) >= before, (path, before)
         return bool(data)
+
+
+def _whole_batches(data: bytes) -> bytes:
+    """Returns the batches at the start of the bytes, without one that is not whole."""
+    end = 0
+    while (size := int.from_bytes(data[end + 8 : end + 12], "big") + 12) > 12 and end + size <= len(data):
+        end += size
+    return data[:end]
 
 
 @final

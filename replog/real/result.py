@@ -22,7 +22,7 @@ class RealResult:
     story: tuple[str, ...]
     # The number of sends by outcome.
     operations: dict[str, int]
-    # The number of records that consumers read, and of those in the final logs.
+    # The number of records that all consumers have read, each counted at each of them.
     reads: int
     # The number of acknowledged records that are lost and excused, by reason.
     excused: dict[str, int]

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import final
 
 from cluster.core.messages import TopicPartition
-from cluster.local.up import free_ports
 from replog.real.admin import RunAdmin
 from replog.real.clients import Producer
 from replog.real.ground import Ground
 from replog.real.judge import DiskJudge
 from replog.real.plan import Plan
+from replog.real.ports import lasting_ports
 from replog.real.processes import Process
 from replog.real.rest import Places, Rest
 from replog.real.result import RealResult
@@ -56,7 +56,7 @@ class RealRun:
     def __init__(
         self, scenario: Scenario, seed: int, data: Path, on_line: Callable[[str], None],
         before_judgement: Callable[[Path], None] | None = None,
-        choose_ports: Callable[[int], Sequence[int]] = free_ports, is_short: bool = False,
+        choose_ports: Callable[[int], Sequence[int]] = lasting_ports, is_short: bool = False,
     ) -> None:  # fmt: skip
         """`data` is an empty directory, which gets all that nodes and clients write; `on_line` gets the story.
 

@@ -160,6 +160,22 @@ def test_records_that_the_leader_of_an_unclean_election_lacks_are_excused(court:
     assert (excuse.partition, excuse.start, excuse.reason) == ("t-0", 1, "unclean election of broker 2")
 
 
+def ground_of(court: Court) -> tuple[Ground, Process]:
+    """Returns the ground of a run, and its broker 1, which has served."""
+    ground = Ground(SCENARIO, 0, court.data, court.history, court.watch, lambda: 0, lambda count: [])
+    process = Process("broker-1", ground, court.data / "broker-1.txt", lambda: [])
+    ground.nodes["broker-1"] = process
+    ground.on_line(process, b'{"event": "ready", "port": 1}')
+    return ground, process
+
+
+def test_a_node_that_cannot_start_again_is_a_violation(court: Court) -> None:
+    ground, process = ground_of(court)
+    ground.on_line(process, b'{"event": "failed", "reason": "no room", "is_unusable_input": false}')
+    (found,) = court.watch.jury.violations
+    assert (found.checker, found.what) == ("no-failure", "broker-1 could not start again: no room")
+
+
 @pytest.mark.parametrize(
     ("is_asked", "is_killed", "status", "is_violation"),
     [
@@ -173,10 +189,7 @@ def test_records_that_the_leader_of_an_unclean_election_lacks_are_excused(court:
 def test_a_process_that_ends_unasked_or_not_in_order_is_a_violation(
     court: Court, is_asked: bool, is_killed: bool, status: int, is_violation: bool
 ) -> None:
-    ground = Ground(SCENARIO, 0, court.data, court.history, court.watch, lambda: 0, lambda count: [])
-    process = Process("broker-1", ground, court.data / "broker-1.txt", lambda: [])
-    ground.nodes["broker-1"] = process
-    ground.on_line(process, b'{"event": "ready", "port": 1}')
+    ground, process = ground_of(court)
     process.is_asked, process.is_killed = is_asked, is_killed
     ground.on_ended(process, status)
     assert [each.checker for each in court.watch.jury.violations] == ["no-failure"] * is_violation

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from cluster.local.layout import HOST
-from cluster.local.up import free_ports
 from replog.cli import main
 from replog.real.command import run_scenario_on_processes
 from replog.real.ground import NotStarted
+from replog.real.ports import lasting_ports
 from replog.real.run import RealRun
 from sim.bundled import find_scenario
 from sim.checkers.history import LEADER_ALONE
@@ -103,7 +103,7 @@ def test_a_port_in_use_is_one_clear_line_and_leaves_no_process(tmp_path: Path) -
         port = taken.getsockname()[1]
 
         def choose(count: int) -> list[int]:
-            return [port, *free_ports(count - 1)]
+            return [port, *lasting_ports(count - 1)]
 
         run = RealRun(parse_scenario(SMALL), 0, tmp_path, lambda line: None, choose_ports=choose)
         with pytest.raises(

@@ -11,6 +11,8 @@ from cluster.core.effects import Observe
 from cluster.shell.runtime import log_observation
 from replog.real.mirror import GrowingLog, GrowingText, copier, new_disk
 from replog.real.watch import parse_observation
+from storage.batch import build_batch
+from storage.batch.record import Record
 from storage.disk.filesystem import read_file
 
 NODE_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -76,11 +78,29 @@ def test_the_copy_of_a_log_grows_with_it_and_is_durable(tmp_path: Path) -> None:
     log = GrowingLog(tmp_path / "p", disk, "c/p")
     assert not log.read_on()
     (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "00.log").write_bytes(b"abc")
+    first, second, third = (build_batch([Record(at, 1, None, b"v")], base_offset=at) for at in range(3))
+    (tmp_path / "p" / "00.log").write_bytes(first)
     assert log.read_on()
-    (tmp_path / "p" / "00.log").write_bytes(b"abcdef")
-    (tmp_path / "p" / "06.log").write_bytes(b"g")
+    (tmp_path / "p" / "00.log").write_bytes(first + second)
+    (tmp_path / "p" / "02.log").write_bytes(third)
     assert log.read_on()
     assert not log.read_on()
-    assert disk.durable_bytes("c/p/00.log") == b"abcdef"
-    assert read_file(copier(disk), "c/p/06.log") == b"g"
+    assert disk.durable_bytes("c/p/00.log") == first + second
+    assert read_file(copier(disk), "c/p/02.log") == third
+
+
+@pytest.mark.parametrize("torn_bytes", [5, 11, 12, 40])
+def test_a_batch_is_copied_once_it_is_whole_and_a_torn_one_may_be_cut(
+    tmp_path: Path, torn_bytes: int
+) -> None:
+    disk = new_disk()
+    (tmp_path / "p").mkdir()
+    path = tmp_path / "p" / "00.log"
+    log = GrowingLog(tmp_path / "p", disk, "c/p")
+    first, torn, instead = (build_batch([Record(0, 1, None, value)]) for value in (b"v", b"torn", b"instead"))
+    path.write_bytes(first + torn[:torn_bytes])
+    assert log.read_on()
+    assert disk.durable_bytes("c/p/00.log") == first
+    path.write_bytes(first + instead)
+    assert log.read_on()
+    assert disk.durable_bytes("c/p/00.log") == first + instead
