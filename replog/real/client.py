@@ -21,7 +21,6 @@ from cluster.shell.clients.async_producer import OutgoingRecord
 from cluster.shell.clients.base import AsyncClient
 from cluster.shell.clients.delivery import DeliveryError, Outcome
 from replog.real.orders import FINISH, Order, parse_order
-from sim.hosts.clients import DELIVERY_TIMEOUT_MS
 from sim.world.streams import Stream
 from storage.draws import Draws
 
@@ -62,8 +61,8 @@ class ProducerLife:
                 linger_ms=order.linger_ms,
                 batch_size=order.batch_bytes,
                 request_timeout_ms=REQUEST_TIMEOUT_MS,
-                delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-                max_block_ms=DELIVERY_TIMEOUT_MS,
+                delivery_timeout_ms=order.delivery_timeout_ms,
+                max_block_ms=order.delivery_timeout_ms,
                 max_in_flight_requests_per_connection=order.in_flight,
                 retry_backoff_ms=BACKOFF_MS,
             ),

@@ -40,6 +40,7 @@ class Order:
     size_bytes: int = 100
     linger_ms: int = 2
     batch_bytes: int = 16_384
+    delivery_timeout_ms: int = 8_000
     keys: int = 0
     first_ticket: int = 1
     left: int = -1
