@@ -10,6 +10,8 @@ from sim.scenario.model import ScenarioError
 # Beside our packages, in a checkout as in a wheel. Not found by an import: the user's own folder `scenarios` could be
 # found instead, since ours has no package file.
 _DIRECTORY = Path(__file__).resolve().parent.parent / "scenarios"
+# The smallest scenarios that show planted bugs; no list has them.
+_OF_BUGS = Path(__file__).resolve().parent / "bugs" / "scenarios"
 _SUFFIX = ".yaml"
 
 
@@ -21,7 +23,8 @@ def bundled_scenarios() -> dict[str, Path]:
 def find_scenario(text: str) -> Path:
     """Returns the file that `text` names: a path if it has a suffix or a slash, else a bundled scenario.
 
-    Whether the file of a path exists is not checked. Raises ScenarioError for an unknown name.
+    A name may also be that of the scenario of a planted bug. Whether the file of a path exists is not checked.
+    Raises ScenarioError for an unknown name.
     """
     known = bundled_scenarios()
     if "/" in text or Path(text).suffix:
@@ -29,8 +32,9 @@ def find_scenario(text: str) -> Path:
         if not path.exists() and path.stem in known:
             raise ScenarioError(f"{text}: No such file or directory (the bundled scenario is {path.stem!r})")
         return path
-    if text in known:
-        return known[text]
+    of_bug = _OF_BUGS / f"{text}{_SUFFIX}"
+    if text in known or of_bug.exists():
+        return known.get(text, of_bug)
     near = get_close_matches(text, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
     # The file is there, but its name looks like that of a bundled scenario.

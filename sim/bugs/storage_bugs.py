@@ -151,12 +151,14 @@ STORAGE_BUGS: tuple[Bug, ...] = (
         "Retention deletes segments that are not committed (KAFKA-5634).",
         "log.retention:Retention.deletable",
         _whether_committed_or_not,
+        found_by="retention-takes-uncommitted",
     ),
     _bug(
         "compaction-takes-uncommitted",
         "Compaction lets records that are not committed replace committed ones (KAFKA-13194).",
         "log.compaction:Compactions.cleanable_offsets",
         _up_to_active_segment,
+        found_by="compaction-takes-uncommitted",
     ),
     _bug(
         "compaction-forgets-producers",

@@ -2,12 +2,13 @@
 
 Each replica compacts its own log, so the replicas' bytes differ. A replica may drop a record only if a later record
 of the same key follows, in its log or in the committed one, or followed until its loss was excused; this is checked
-here. All other records keep their offsets, content and order.
+here. A committed record is replaced by committed ones only: others may be lost with their leader. All other records
+keep their offsets, content and order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import final
 
 from sim.checkers.chain import Chain, Mark
@@ -91,10 +92,14 @@ class CompactedPartition:
         start: int,
         told: Sequence[Chain] = (),
         excused: Collection[Mark] = (),
+        *,
+        is_just_compacted: bool = False,
     ) -> str | None:
         """Returns what is wrong with the broker's log, read to its end, or None; `told` as for `whole`.
 
         The batches in `excused` were committed and may be lost. Remembers what compaction has removed from the log.
+        Whether what was removed is replaced by committed records is known only where it `is_just_compacted`: later ones
+        may be lost, as by an unclean election.
         """
         if reader.unsound:
             return reader.unsound
@@ -107,7 +112,8 @@ class CompactedPartition:
                 if expected is None or (record.key, record.value) != (expected.key, expected.value):
                     return f"offset {record.offset} holds {record.value!r}, which was not written there"
                 left.add(record.offset)
-        self._removed[broker] = frozenset(before).difference(left)
+        removed_before = self._removed.get(broker, frozenset())
+        removed = self._removed[broker] = frozenset(before).difference(left)
         end = reader.places[-1].mark.next_offset if reader.places else start
         for offset, record in before.items():
             is_missing = offset not in left and last_of_key[record.key] == offset
@@ -115,6 +121,22 @@ class CompactedPartition:
                 self._is_superseded(record.key, end, told) or self._was_superseded(record, excused)
             ):
                 return f"the last value of key {record.key!r}, at offset {offset}, was deleted"
+        fresh = {offset: before[offset] for offset in sorted(removed - removed_before)}
+        return self._lost_committed(before, fresh) if is_just_compacted else None
+
+    def _lost_committed(self, before: Mapping[int, Record], fresh: Mapping[int, Record]) -> str | None:
+        """Returns which of the `fresh` removals took the last committed value of a key, or None (KAFKA-13194)."""
+        committed_end = self._truth.end
+        last_of_key = {record.key: offset for offset, record in before.items() if offset < committed_end}
+        for offset, record in fresh.items():
+            if last_of_key.get(record.key) == offset and not any(
+                record.key == later.key and at > offset
+                for at, later in self.content(self._truth.between(offset, committed_end)).items()
+            ):
+                return (
+                    f"the last committed value of key {record.key!r}, at offset {offset}, was deleted; the committed "
+                    f"log ends at {committed_end}"
+                )
         return None
 
     def _is_superseded(self, key: bytes | None, end: int, told: Sequence[Chain]) -> bool:

@@ -127,7 +127,7 @@ class DiskLogs:
         own = ghost.image(broker).chain
         return [own, *(ghost.images[each].chain for each in sorted(ghost.images) if each != broker)]
 
-    def judge_compaction(self, broker: int, partition: str) -> None:
+    def judge_compaction(self, broker: int, partition: str, *, is_just_compacted: bool = False) -> None:
         """Report a violation if compaction dropped a record of this replica that must stay; ignores other logs."""
         compacted = self._compacted.get(partition)
         if compacted is None:
@@ -135,8 +135,14 @@ class DiskLogs:
         reader = self._new_reader(broker, partition)
         reader.read_all()
         ghost = self._jury.ghost.partition(partition)
-        told = self._told(broker, partition)
-        what = compacted.judge(broker, reader, reader.base_offset(), told, ghost.excused)
+        what = compacted.judge(
+            broker,
+            reader,
+            reader.base_offset(),
+            self._told(broker, partition),
+            ghost.excused,
+            is_just_compacted=is_just_compacted,
+        )
         if what is not None:
             self._jury.report("compaction", f"{partition}: broker {broker}: {what}")
         if ghost.image(broker).leads:

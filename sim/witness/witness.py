@@ -322,7 +322,7 @@ class Witness:
         self._look_at_appends(node, partition)
 
     def _on_compacted(self, node: Member, partition: str, values: Values) -> None:
-        self._logs.judge_compaction(node.node_id, partition)
+        self._logs.judge_compaction(node.node_id, partition, is_just_compacted=True)
 
     def _on_segments_deleted(self, node: Member, partition: str, values: Values) -> None:
         reader, now_ms = self._logs.reader(node.node_id, partition), node.clock.now_ms()

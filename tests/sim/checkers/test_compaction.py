@@ -44,12 +44,13 @@ APPENDED = [
 class Replica:
     """A log on a disk of its own, as appended and as it is afterwards."""
 
-    def __init__(self, *after: bytes) -> None:
+    def __init__(self, *after: bytes, committed: int = len(APPENDED)) -> None:
+        """`committed` is the number of batches that are."""
         self.disk = SimDisk(Draws(1), lambda: 0)
         self.file_system = self.disk.file_system(Life())
         self.file_system.make_directory("data/t-0")
         self.write(*APPENDED)
-        self.truth = Chain(marks_of(b"".join(APPENDED)))
+        self.truth = Chain(marks_of(b"".join(APPENDED[:committed])))
         self.partition = CompactedPartition(self.truth)
         self.reader = LogReader(DiskEye(self.disk), "data/t-0", is_compacted=True)
         self.partition.remember(self.reader, self.reader.read_on())
@@ -81,6 +82,18 @@ def test_the_last_value_of_a_key_must_stay() -> None:
     replica = Replica(APPENDED[0], APPENDED[2])
     what = replica.partition.judge(1, replica.reader, 0)
     assert what == "the last value of key b'a', at offset 2, was deleted"
+
+
+def test_a_committed_value_is_replaced_by_a_committed_one() -> None:
+    """What is not committed may be lost with its leader, and the key would have no value then."""
+    own = [Chain(marks_of(b"".join(APPENDED)))]
+    found = []
+    for committed in (1, 2, 3):
+        replica = Replica(batch((0, "a", "1"), last_offset=1), *APPENDED[1:], committed=committed)
+        found.append(replica.partition.judge(1, replica.reader, 0, own, is_just_compacted=True))
+        assert replica.partition.judge(1, replica.reader, 0, own, is_just_compacted=True) is None
+    what = "the last committed value of key b'b', at offset 1, was deleted; the committed log ends at"
+    assert found == [f"{what} 2", f"{what} 3", None]
 
 
 def test_a_follower_that_is_behind_may_lack_what_its_leader_has_superseded() -> None:

@@ -33,6 +33,8 @@ steps:
         # The leader notes an end of the follower that is above its own.
         ("leader-counts-diverging-fetch", LATE_FIRST_FETCH, "no-failure"),
         ("recovery-skipped", "torn-tail-power-loss", "recovery"),
+        ("retention-takes-uncommitted", "retention-takes-uncommitted", "no-failure"),
+        ("compaction-takes-uncommitted", "compaction-takes-uncommitted", "compaction"),
     ],
 )
 def test_a_mistake_that_kafka_had_is_seen(bug: str, scenario: str, checker: str, tmp_path: Path) -> None:
