@@ -48,6 +48,7 @@ _QUESTIONS: Mapping[str, tuple[bool, str]] = {
 # The scenarios that find them; the others are noticed by `tests/cluster/test_fencing.py`.
 _FOUND_BY: Mapping[str, str] = {
     "check_topic_id": "recreated-topic",
+    "is_newer_leader_epoch": "leader-crash",
     "is_same_life": "late-isr-proposal",
     "is_same_leader_epoch": "re-elected-leader",
 }

@@ -121,6 +121,7 @@ STORAGE_BUGS: tuple[Bug, ...] = (
         "The mark of a clean stop stays when logs are loaded, and a later crash passes for a clean stop (KAFKA-10471).",
         "disk.checkpoints:CleanShutdownFile.delete",
         _leaves_the_file,
+        found_by="clean-mark-survives",
     ),
     _bug(
         "epoch-lookup-without-floor",

@@ -33,6 +33,8 @@ steps:
         # The leader notes an end of the follower that is above its own.
         ("leader-counts-diverging-fetch", LATE_FIRST_FETCH, "no-failure"),
         ("recovery-skipped", "torn-tail-power-loss", "recovery"),
+        # Nothing was recovered: the torn batch stays.
+        ("clean-mark-survives", "clean-mark-survives", "recovery"),
         ("retention-takes-uncommitted", "retention-takes-uncommitted", "no-failure"),
         ("compaction-takes-uncommitted", "compaction-takes-uncommitted", "compaction"),
     ],
