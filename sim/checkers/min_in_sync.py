@@ -14,6 +14,7 @@ class EnoughInSync(Checker):
     """What is committed is on min.insync.replicas replicas at least, the leader among them (H2, KAFKA-15583).
 
     A replica whose disk has lost it meanwhile counts, unless a flush was promised and every disk keeps what it synced.
+    So does one whose retention has deleted it: after an unclean election the truth may end below a replica's log start.
     """
 
     name = "min-in-sync"
@@ -41,5 +42,5 @@ class EnoughInSync(Checker):
 
     def _has_held(self, partition: PartitionGhost, broker: int, mark: Mark) -> bool:
         image = partition.image(broker)
-        is_held = image.chain.at(mark.base_offset) == mark
+        is_held = image.chain.at(mark.base_offset) == mark or mark.next_offset <= image.chain.start
         return is_held or (mark in image.lost and not partition.keeps_synced)

@@ -178,6 +178,19 @@ GOOD: dict[str, list[Sighting]] = {
         Loaded(2, P, marks(0, 5), ""),
         BecameFollower(2, P, 0, 1),
     ],
+    "a commit that a member's retention has deleted there": [
+        Created(P, 2, False),
+        *QUIET[1:],
+        *[Appended(broker, P, 0, marks(5, 7)) for broker in (1, 3)],
+        Elected(P, 3, 1, (3,), False, True),
+        # Broker 1 is put off by an unclean election that it does not know of yet.
+        HighWatermark(1, P, 0, 7, True),
+        LogStarted(1, P, 6),
+        BecameLeader(3, P, 1, 7),
+        BecameFollower(1, P, 1, 3),
+        IsrChanged(P, (1, 3)),
+        HighWatermark(3, P, 1, 7, True),
+    ],
     "quiet": QUIET,
     "a follower with other records below the start of its leader's log": [
         *QUIET,
