@@ -86,6 +86,7 @@ class DiskLogs:
         return partition in self._compacted
 
     def reader(self, broker: int, partition: str) -> LogReader:
+        """Returns the reader of the replica's log, where its directory is now."""
         reader = self._readers.get((broker, partition))
         if reader is not None and len(self._directories) == 1:
             # Its directory cannot be another one.

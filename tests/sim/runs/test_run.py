@@ -169,7 +169,11 @@ def test_each_story_shows_what_its_scenario_is_about() -> None:
         "cut-leader-acks-1": ("cut ", "heal ", "truncates from"),
         "slow-follower-isr": ("slow ", "is fast again", "in sync are"),
         "all-power-loss": ("EXCUSED careless-0",),
-        "rolling-restart": ("stop, in order, broker-3", "has stopped: shutdown", "is back after a clean stop"),
+        "rolling-restart": (
+            "stop, in order, broker-3",
+            "has stopped: shutdown",
+            "is back after a clean stop",
+        ),
         "controller-away": ("kill controller", "start controller again", "is elected leader of epoch 1"),
         "flapping-link": ("cut Shaky", "heal Shaky", "is elected leader of epoch 1"),
         "half-open-link": ("cut others -> Deaf", "heal others -> Deaf"),
