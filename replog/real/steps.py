@@ -10,7 +10,7 @@ from sim.scenario.link_steps import KillStart, SlowCpu
 from sim.scenario.model import NetworkModel, Scenario
 from sim.scenario.steps import BreakDisk, Kill, LagMetadata, Lose, PartialWrite, Power, SlowDisk, StepClock
 
-_NO_DISK = "the disk is the machine's, and does not fail on request"
+_NO_DISK = "the disk is the machine's: it neither fails nor forgets on request"
 # Why no step of a class can be done.
 _NEVER: Mapping[type[Step], str] = {
     Power: "a killed process loses nothing that it has written: the machine would have to lose power",
