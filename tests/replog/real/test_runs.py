@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,7 +79,12 @@ def cut_tail(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 1)
 
 
-def test_the_checkers_find_records_that_are_missing_on_one_disk_or_on_all() -> None:
+def test_the_checkers_find_records_that_are_missing_on_one_disk_or_on_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a violated run leaves is deleted with the directory of the test.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
     def damage(data: Path) -> None:
         assert len(logs := sorted(data.glob("broker-*/log-1/*-0/*.log"))) == 4, logs
         cut_tail(next(iter(sorted(data.glob("broker-*/log-1/t-0/*.log")))))
