@@ -8,26 +8,23 @@ failure is decided.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
-from sim.bugs import install
 from sim.bugs.planting import Replacement, replaced
-from sim.run import Run
 from sim.seeds import run_seeds
-from sim.shrink.data import scenario_of
 from sim.shrink.families import are_alike
+from sim.shrink.replay import run_changed
 from sim.shrink.search import Failing
 from sim.shrink.trial import outcome_of
-from sim.world.time import World, without_garbage_collection
+from sim.world.time import World
 from storage.draws import Draws
 
 CUTS = 12
 RUNS_A_CUT = 8
 # Every draw of a run ends in one of these.
 _SOURCES = ("sim.world.streams:Stream.bits", "storage.draws:Draws.bits")
-_SPARE_EVENTS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,16 +92,14 @@ class Restarts:
     def run(self, seed: int) -> dict[str, Any]:
         """Run number `seed`. The row says where the run became fresh."""
         event, variant = self.asked[seed]
-        scenario = scenario_of(self.failing.data)
-        assert scenario is not None, self.failing.data
-        planted: AbstractContextManager[None] = install(self.bug) if self.bug is not None else nullcontext()
-        with planted, without_garbage_collection():
-            most_events = 2 * self.failing.outcome.events + _SPARE_EVENTS
-            run = Run(scenario, self.failing.seed, stops_early=True, most_events=most_events)
-            fresh = FreshDraws(run.world, event, variant)
-            with fresh.replacing():
-                result = run.go("")
-        return result.as_json() | {"seed": seed, "fresh_at_us": fresh.at_us}
+        made: list[FreshDraws] = []
+
+        def change(world: World) -> AbstractContextManager[None]:
+            made.append(FreshDraws(world, event, variant))
+            return made[0].replacing()
+
+        row = run_changed(self.failing, self.bug, change)
+        return row | {"seed": seed, "fresh_at_us": made[0].at_us}
 
     def replay(self, seed: int) -> str:
         return ""

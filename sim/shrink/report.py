@@ -8,6 +8,7 @@ from typing import final
 
 from sim.run import replay_command
 from sim.shrink.again import Proof, prove
+from sim.shrink.critical_pair import CriticalPair, critical_pair
 from sim.shrink.data import Data, as_yaml, neat, scenario_of
 from sim.shrink.likelihood import Point, TurningPoint, likelihood, turning_point
 from sim.shrink.passes import PASSES
@@ -64,6 +65,7 @@ class Shrunk:
     proof: Proof
     curve: tuple[Point, ...]
     turning_point: TurningPoint | None
+    critical_pair: CriticalPair | None
 
     def replay(self, path: str) -> str:
         """Returns the command that repeats the failure from the file at `path`."""
@@ -94,6 +96,7 @@ class Shrunk:
             "story": self.story(),
             "likelihood": [asdict(point) for point in self.curve],
             "turning_point": None if self.turning_point is None else asdict(self.turning_point),
+            "critical_pair": None if self.critical_pair is None else asdict(self.critical_pair),
             "file": path,
             "replay": self.replay(path),
         }
@@ -110,6 +113,7 @@ class Shrunk:
         yield from (f"  {line}" for line in self.story())
         if self.curve:
             yield from self._curve_lines()
+            yield from self._pair_lines()
         yield f"file: {path}"
         yield f"replay: {self.replay(path)}"
 
@@ -125,12 +129,18 @@ class Shrunk:
         elif self.curve[0].failed == self.curve[0].runs:
             yield "turning point: none, it fails with any randomness"
 
+    def _pair_lines(self) -> Iterator[str]:
+        if self.critical_pair is not None:
+            yield from self.critical_pair.lines()
+        else:
+            yield "critical pair: none, it fails in every order tried"
+
 
 def shrink_failure(
     data: Data, seed: int, bug: str | None, *,
     jobs: int, budget_s: float, most_trials: int, cpu_clock: CpuClock, on_smaller: OnSmaller,
 ) -> Shrunk:  # fmt: skip
-    """Shrink the failure of a scenario with a seed, prove the result, and find out when it becomes certain.
+    """Shrink the failure of a scenario with a seed, prove the result, and find out when and by what it is decided.
 
     The budget bounds the search; proof and likelihood come on top. Raises NothingFails.
     """
@@ -147,15 +157,20 @@ def shrink_failure(
     is_whole = shrink(search, PASSES)
     cpu_s = cpu_clock()
     last = Failing(data=neat(search.best.data), seed=search.best.seed, outcome=search.best.outcome)
-    curve, turn = _when(last, bug, jobs) if is_whole else ((), None)
+    curve, turn, pair = _when(last, bug, jobs) if is_whole else ((), None, None)
     return Shrunk(
         first=first, last=last, bug=bug, trials=search.count, cpu_s=cpu_s, is_interrupted=not is_whole,
         proof=prove(last, outcome.signature, bug), curve=curve, turning_point=turn,
+        critical_pair=pair,
     )  # fmt: skip
 
 
-def _when(last: Failing, bug: str | None, jobs: int) -> tuple[tuple[Point, ...], TurningPoint | None]:
-    """Returns the curve and the turning point; nothing of a run that an error of the product ended."""
+def _when(
+    last: Failing, bug: str | None, jobs: int
+) -> tuple[tuple[Point, ...], TurningPoint | None, CriticalPair | None]:
+    """Returns the curve, the turning point and the critical pair; none of a run that an error of the product ended."""
     if not last.outcome.events:
-        return (), None
-    return tuple(likelihood(last, bug, jobs)), turning_point(last, bug)
+        return (), None, None
+    turn = turning_point(last, bug)
+    near = last.outcome.events if turn is None else turn.event
+    return tuple(likelihood(last, bug, jobs)), turn, critical_pair(last, bug, near, jobs)
