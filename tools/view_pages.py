@@ -1,4 +1,4 @@
-"""Opens pages of `replog view` in a headless Chromium: draws the pictures of docs/viewer.md, and measures the panning.
+"""Opens pages of `replog view` in a headless Chromium: draws the pictures of docs/viewer.md and docs/counterexamples.md, and measures the panning.
 
     python -m tools.view_pages shots [--out DIRECTORY]
     python -m tools.view_pages frames [--events N]
@@ -133,11 +133,21 @@ class Shot:
     height: int = 860
 
 
+# The scenarios of docs/counterexamples.md, and the bug that each is about.
+COUNTEREXAMPLES = {
+    "kip-101-lost-record": "truncation-generation-1",
+    "kip-101-divergence": "truncation-generation-1",
+    "kip-279-fast-fail-over": "truncation-generation-2",
+    "kip-320-stale-fetch": "truncation-generation-3",
+    "late-acknowledgement": "append-outlives-leadership",
+    "re-elected-leader": "without-is-same-leader-epoch",
+}
 # Each trace by its name: scenario, seed and the bug that is planted.
-RUNS = {
+RUNS: dict[str, tuple[str, int, str | None]] = {
     "violated.jsonl": ("divergence-truncation", 7, "truncation-keeps-batch"),
     "held.jsonl": ("divergence-truncation", 7, None),
     "bad-network.jsonl": ("bad-network", 7, None),
+    **{f"{name}.jsonl": (name, 1, bug) for name, bug in COUNTEREXAMPLES.items()},
 }
 SHOTS = (
     Shot(
@@ -147,6 +157,13 @@ SHOTS = (
     Shot(name="viewer-violation", traces=("violated.jsonl",), script="showViolation()"),
     Shot(
         name="viewer-compare", traces=("violated.jsonl", "held.jsonl"), script="showFirstDifference()", width=1240,
+    ),
+    *(
+        Shot(
+            name=f"counterexample-{name}", traces=(f"{name}.jsonl",), script="showViolation()", width=1120,
+            height=700,
+        )
+        for name in COUNTEREXAMPLES
     ),
 )  # fmt: skip
 
