@@ -1,4 +1,4 @@
-"""Opens pages of `replog view` in a headless Chromium: draws the pictures of docs/viewer.md and docs/counterexamples.md, and measures the panning.
+"""Opens pages of `replog view` in a headless Chromium: draws the pictures of the docs, and measures the panning.
 
     python -m tools.view_pages shots [--out DIRECTORY]
     python -m tools.view_pages frames [--events N]
