@@ -1,9 +1,9 @@
 """The critical pair of a failure: two neighbouring events of one node in whose order it lies whether the run fails.
 
 Two runs are the same up to some event. Then two events run in one order or in the other. With the one order the run
-fails, with the other it holds. Pairs near the turning point are tried first, each alone. If none decides, the pair is
-found by bisection: of all pairs from some event on, a drawn half change places, so that the run holds; the critical
-pair is the last one from which on that is so.
+fails, with the other it holds. Pairs with a fault, and then those near the turning point, are tried alone. If none
+decides, the pair is found by bisection: of all pairs from some event on, a drawn half change places, so that the run
+holds; the critical pair is the last one from which on that is so.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ def find_pair(events: int, near: int, run_orders: RunOrders) -> CriticalPair | N
     (own,) = run_orders([None])
     assert own.fails, events
     before = [swap for swap in own.swaps if swap.event < events]
-    nearest = sorted(before, key=lambda swap: (abs(swap.event - near), swap.event))[:MOST_ALONE]
+    nearest = sorted(before, key=lambda swap: (not swap.has_fault, abs(swap.event - near), swap.event))
+    nearest = nearest[:MOST_ALONE]
     alone = run_orders([Order(start=swap.event, end=swap.event + 1) for swap in nearest])
     for swap, ordered in zip(nearest, alone, strict=False):
         if not ordered.fails:

@@ -35,6 +35,8 @@ class Swap:
     at_us: int
     first: str
     second: str
+    # Whether one of them is a step of the scenario.
+    has_fault: bool = False
 
 
 # Returns whether two events are to change places; called for all that may, in their order.
@@ -84,7 +86,10 @@ class Reordering:
         if second is None or event == self._last_asked:
             return False
         self._last_asked = event
-        swap = Swap(event=event, at_us=entry[0], first=words(entry), second=words(second))
+        swap = Swap(
+            event=event, at_us=entry[0], first=words(entry), second=words(second),
+            has_fault=_EVERYWHERE in (_place(entry), _place(second)),
+        )  # fmt: skip
         if not self._choice(swap):
             return False
         assert entry[0] <= second[0], (entry[0], second[0])
