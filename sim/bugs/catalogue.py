@@ -196,5 +196,6 @@ CATALOGUE: tuple[Bug, ...] = (
         replacements=(
             Replacement(target="storage.log.appends:Appends._maybe_roll", make=_never_above_a_segment),
         ),
+        found_by="follower-refuses-large-set",
     ),
 )

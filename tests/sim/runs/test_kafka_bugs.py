@@ -35,6 +35,7 @@ steps:
         ("recovery-skipped", "torn-tail-power-loss", "recovery"),
         # Nothing was recovered: the torn batch stays.
         ("clean-mark-survives", "clean-mark-survives", "recovery"),
+        ("follower-refuses-large-set", "follower-refuses-large-set", "convergence"),
         ("retention-takes-uncommitted", "retention-takes-uncommitted", "no-failure"),
         ("compaction-takes-uncommitted", "compaction-takes-uncommitted", "compaction"),
     ],
