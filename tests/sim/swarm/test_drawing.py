@@ -72,7 +72,7 @@ def _quiet(drawn: Drawn) -> dict[str, object]:
 def test_every_fault_every_step_and_every_size_of_cluster_is_drawn() -> None:
     found = seeds(300)
     assert {strike.kind for each in found for strike in each.plan} == set(FAULTS)
-    assert {step.verb for each in found for step in each.scenario.steps} == set(VERB_NAMES) - {"pick"}
+    assert {step.verb for each in found for step in each.scenario.steps} == set(VERB_NAMES)
     assert {each.scenario.cluster.brokers for each in found} == {1, 2, 3, 4, 5}
     assert {each.scenario.network.transport for each in found} == {"stream", "datagram"}
     assert {producer.acks for each in found for producer in each.scenario.producers} == {"all", 1, 0}
