@@ -258,6 +258,8 @@ class Ghost:
         image.has_role, image.leads = True, isinstance(sighting, BecameLeader)
         if isinstance(sighting, BecameLeader):
             partition.begun_epoch = max(partition.begun_epoch, sighting.epoch)
+            start = max(image.log_start, image.chain.start)
+            partition.leader_log_start = max(partition.leader_log_start, start)
 
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> None:
         image = partition.image(sighting.broker)

@@ -24,7 +24,9 @@ class RetentionDeletesWhatItMay(Checker):
 
     def _on_log_started(self, partition: PartitionGhost, sighting: LogStarted) -> str | None:
         who = f"{partition.name}: the log of broker {sighting.broker} begins at {sighting.start} now"
-        if sighting.start > partition.truth.end and not self._is_excused(partition, sighting):
+        begins_again = not sighting.deleted and sighting.start <= partition.leader_log_start
+        is_committed = sighting.start <= partition.truth.end
+        if not is_committed and not begins_again and not self._is_excused(partition, sighting):
             return f"{who}; committed are the records below {partition.truth.end}"
         limit_ms, limit_bytes = partition.retention_ms, partition.retention_bytes
         if limit_ms is None or limit_bytes is None:

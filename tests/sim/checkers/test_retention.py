@@ -12,7 +12,16 @@ from sim.checkers.base import Jury, Violation
 from sim.checkers.chain import Chain, Mark
 from sim.checkers.ghost import Ghost
 from sim.checkers.registry import all_checkers
-from sim.checkers.sightings import Appended, Created, DeletedSegment, Elected, HighWatermark, LogStarted
+from sim.checkers.sightings import (
+    Appended,
+    BecameLeader,
+    Created,
+    DeletedSegment,
+    Elected,
+    HighWatermark,
+    LogStarted,
+    Sighting,
+)
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.model import parse_scenario
 
@@ -49,19 +58,32 @@ def judged(
     `deleted` has the age and the bytes that are left after it of each segment. The log of broker 2 begins at
     `leader_start` before.
     """
-    ghost = Ghost()
-    jury = Jury(ghost, all_checkers(ghost), now_us=lambda: 0, on_violation=lambda found: None)
+    jury = jury_of_15_records(committed)
+    if leader_start:
+        jury.see(LogStarted(2, "t-0", leader_start))
+    jury.see(LogStarted(1, "t-0", start, segments(*deleted)))
+    assert jury.ghost.partition("t-0").image(1).chain.marks == [
+        mark for mark in marks(0, 5, 10) if mark[0] >= start
+    ]
+    return found_by_retention(jury)
+
+
+def jury_of_15_records(committed: int) -> Jury:
+    """A jury that has seen broker 1 append 15 records and commit those below `committed`."""
+    jury = Jury(ghost := Ghost(), all_checkers(ghost), now_us=lambda: 0, on_violation=lambda found: None)
     jury.see(Created("t-0", 1, False, retention_ms=1000, retention_bytes=5000))
     jury.see(Elected("t-0", 1, 0, (1,), True))
     jury.see(Appended(1, "t-0", 0, marks(0, 5, 10)))
     jury.see(HighWatermark(1, "t-0", 0, committed, True))
-    if leader_start:
-        jury.see(LogStarted(2, "t-0", leader_start))
-    segments = [DeletedSegment(5 * number, *numbers) for number, numbers in enumerate(deleted, 1)]
-    jury.see(LogStarted(1, "t-0", start, tuple(segments)))
-    assert ghost.partition("t-0").image(1).chain.marks == [
-        mark for mark in marks(0, 5, 10) if mark[0] >= start
-    ]
+    return jury
+
+
+def segments(*deleted: tuple[int, int]) -> tuple[DeletedSegment, ...]:
+    """Segments of five records from offset 0 on, with the age and the bytes left of each."""
+    return tuple(DeletedSegment(5 * number, *numbers) for number, numbers in enumerate(deleted, 1))
+
+
+def found_by_retention(jury: Jury) -> list[Violation]:
     return [found for found in jury.violations if found.checker == "retention"]
 
 
@@ -84,6 +106,27 @@ def test_rt4_one_job_may_delete_segments_below_the_leaders_log_start_and_old_one
 
 def test_rt2_an_uncommitted_record_is_never_deleted() -> None:
     assert "committed are the records below 10" in judged(15, (9999, 9999))[0].what
+
+
+def test_epc9_a_follower_that_begins_again_begins_where_its_leaders_log_begins() -> None:
+    # Broker 2, without a record, is elected uncleanly: none is committed any more. Then broker 1 leads again.
+    led_again: list[Sighting] = [
+        LogStarted(1, "t-0", 15, segments((1001, 0), (1001, 0), (1001, 0))),
+        Elected("t-0", 2, 1, (2,), False),
+        Elected("t-0", 1, 2, (1,), False),
+        BecameLeader(1, "t-0", 2, 15),
+    ]
+
+    def begins_again(start: int, *before: Sighting) -> list[Violation]:
+        jury = jury_of_15_records(15)
+        for sighting in (*before, LogStarted(2, "t-0", start)):
+            jury.see(sighting)
+        return found_by_retention(jury)
+
+    assert not begins_again(15, *led_again)
+    assert "committed are the records below 0" in begins_again(16, *led_again)[0].what
+    # Nobody leads a log that begins there.
+    assert "committed are the records below 0" in begins_again(15, *led_again[:-1])[0].what
 
 
 def test_chains_agree_as_far_as_both_go_where_one_begins_later() -> None:
