@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import NamedTuple, final
 
 from sim.checkers.chain import Chain, Mark
+from sim.checkers.epoch_cache import wrong_start
 from sim.checkers.sightings import (
     Acknowledged,
     Appended,
@@ -24,6 +25,7 @@ from sim.checkers.sightings import (
     Created,
     Died,
     Elected,
+    EpochsSeen,
     HighWatermark,
     IsrChanged,
     Loaded,
@@ -52,7 +54,7 @@ class Excuse(NamedTuple):
 class Image:
     """One replica's log, as the checkers believe it to be."""
 
-    __slots__ = ("chain", "damage", "has_role", "leads", "log_start", "lost", "lost_from")
+    __slots__ = ("cache_damage", "chain", "damage", "has_role", "leads", "log_start", "lost", "lost_from")
 
     def __init__(self) -> None:
         self.chain = Chain()
@@ -68,6 +70,8 @@ class Image:
         self.lost_from: int | None = None
         # Why its disk lost what was synced too; empty if it did not, or has caught up since.
         self.damage = ""
+        # Why its disk may have lost a part of the epoch cache; empty if it did not, or if the cache was whole since.
+        self.cache_damage = ""
 
     def caught_up(self) -> None:
         """Note that the replica holds again what its disk lost."""
@@ -186,6 +190,7 @@ class Ghost:
             Died: self._on_died,
             Loaded: self._on_loaded,
             LogStarted: self._on_log_started,
+            EpochsSeen: self._on_epochs_seen,
         }
 
     def partition(self, name: str) -> PartitionGhost:
@@ -209,19 +214,30 @@ class Ghost:
     def give_up(self, partition: PartitionGhost, sighting: Sighting) -> bool:
         """Stop judging a partition of which a replica goes on with a damaged log. Returns whether it is judged no more.
 
-        A disk that loses what was synced may leave a hole below the recovery point, which no start looks at. So no
-        broker can know of it, and whatever the replica says or hands on from then on proves nothing.
+        A disk that loses what was synced may leave a hole below the recovery point, which no start looks at, or a
+        clean mark beside an epoch cache that lacks epochs, by which replicas find where they differ. So no broker can
+        know of it, and whatever the replica says or hands on from then on proves nothing.
         """
-        if isinstance(sighting, Loaded) and sighting.unsound and not partition.unjudged:
-            image = partition.image(sighting.broker)
-            if image.damage and image.lost_from is not None:
-                partition.unjudged = f"broker {sighting.broker} has a hole in its log: {image.damage}"
-                self.excuses.append(Excuse(partition.name, image.lost_from, NO_END, partition.unjudged))
+        if isinstance(sighting, Loaded | EpochsSeen) and not partition.unjudged:
+            self._look_for_damage(partition, sighting)
         if partition.unjudged and isinstance(sighting, Elected | IsrChanged):
             partition.isr = sighting.isr
             if isinstance(sighting, Elected):
                 partition.leader, partition.epoch = sighting.leader, sighting.epoch
         return bool(partition.unjudged)
+
+    def _look_for_damage(self, partition: PartitionGhost, sighting: Loaded | EpochsSeen) -> None:
+        """Give the partition up if the disk has damaged what the broker has loaded, and no start could notice it."""
+        image, since, why = partition.image(sighting.broker), None, ""
+        if isinstance(sighting, EpochsSeen):
+            wrong = wrong_start(image.chain, sighting, partition.log_start) if image.cache_damage else None
+            if wrong is not None:
+                since, why = wrong.base_offset, f"lacks epochs in its cache: {image.cache_damage}"
+        elif sighting.unsound and image.damage:
+            since, why = image.lost_from, f"has a hole in its log: {image.damage}"
+        if since is not None:
+            partition.unjudged = f"broker {sighting.broker} {why}"
+            self.excuses.append(Excuse(partition.name, since, NO_END, partition.unjudged))
 
     def apply(self, partition: PartitionGhost, sighting: Sighting) -> None:
         """Update the partition, which is that of the sighting."""
@@ -316,6 +332,7 @@ class Ghost:
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> None:
         image = partition.image(sighting.broker)
         image.has_role, image.leads, image.log_start = False, False, 0
+        image.cache_damage = sighting.damage or image.cache_damage
         before, image.chain = image.chain, Chain(sighting.marks, sighting.start)
         if image.chain.end < before.end:
             held = image.chain.end
@@ -329,6 +346,9 @@ class Ghost:
     def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> None:
         image = partition.image(sighting.broker)
         image.chain = Chain(sighting.marks, sighting.start)
+
+    def _on_epochs_seen(self, partition: PartitionGhost, sighting: EpochsSeen) -> None:
+        partition.image(sighting.broker).cache_damage = ""
 
     def _on_log_started(self, partition: PartitionGhost, sighting: LogStarted) -> None:
         image = partition.image(sighting.broker)

@@ -5,6 +5,7 @@ from typing import final
 
 from sim.checkers.base import Checker, Judge
 from sim.checkers.chain import Chain
+from sim.checkers.epoch_cache import wrong_start
 from sim.checkers.ghost import Ghost, PartitionGhost
 from sim.checkers.sightings import Appended, EpochsSeen, Loaded, Truncated
 
@@ -78,24 +79,13 @@ class LogShape(Checker):
 
     def _on_epochs_seen(self, partition: PartitionGhost, sighting: EpochsSeen) -> str | None:
         chain: Chain = partition.image(sighting.broker).chain
-        cached = dict(sighting.starts)
-        starts = chain.epoch_starts()
-        for index, (epoch, base_offset) in enumerate(starts):
-            end = starts[index + 1][1] if index + 1 < len(starts) else chain.end
-            if end <= sighting.log_start_offset:
-                # Retention has deleted the whole epoch.
-                continue
-            # A log start that a crash or a cut has taken back has left nothing of an epoch before it.
-            if epoch not in cached and end <= partition.log_start:
-                continue
-            # The cache may begin where a log start was that a crash has taken back.
-            most = max(base_offset, sighting.log_start_offset, partition.log_start)
-            if not base_offset <= cached.get(epoch, -1) <= most:
-                return (
-                    f"{partition.name}: broker {sighting.broker}: epoch {epoch} begins at {base_offset} in the log "
-                    f"and at {cached.get(epoch, 'no offset')} in the epoch cache"
-                )
-        if sighting.leads >= 0 and sighting.leads not in cached:
+        if (wrong := wrong_start(chain, sighting, partition.log_start)) is not None:
+            cached = "no offset" if wrong.cached is None else wrong.cached
+            return (
+                f"{partition.name}: broker {sighting.broker}: epoch {wrong.epoch} begins at {wrong.base_offset} in the "
+                f"log and at {cached} in the epoch cache"
+            )
+        if sighting.leads >= 0 and sighting.leads not in dict(sighting.starts):
             return (
                 f"{partition.name}: broker {sighting.broker} leads in epoch {sighting.leads}; its epoch cache has no "
                 f"start of it"

@@ -7,9 +7,12 @@ from sim.checkers.sightings import (
     Appended,
     Created,
     Died,
+    EpochsSeen,
     HighWatermark,
     IsrChanged,
+    Loaded,
     LogStarted,
+    Sighting,
     Truncated,
 )
 from tests.sim.checkers.test_checkers import QUIET, P, appended_everywhere, broken, mark, marks
@@ -64,3 +67,28 @@ def test_what_is_before_the_start_of_the_log_may_differ_in_a_joining_follower() 
 
     assert "in-sync-replicas" in joins(log_start=4)
     assert "in-sync-replicas" not in joins(log_start=5)
+
+
+def dies(damage: str) -> list[Sighting]:
+    """Broker 2 dies and starts again, with its whole log; `damage` says what its disk has lost beside it."""
+    return [Died(2, P, True, marks(0, 5), 0, damage), Loaded(2, P, marks(0, 5), "")]
+
+
+DECEIVED = "a disk lost what a sync had said to be durable"
+EMPTY, WHOLE = EpochsSeen(2, P, ()), EpochsSeen(2, P, ((0, 0),))
+
+
+def test_a_replica_whose_disk_lost_the_epoch_cache_alone_proves_nothing() -> None:
+    diverges = Appended(2, P, 0, (mark(7, crc=1),))
+    assert "log-shape" in broken(*QUIET, *dies(""), EMPTY)
+    assert not broken(*QUIET, *dies(DECEIVED), EMPTY, diverges)
+    # A crash before anybody has looked at the cache brings nothing back.
+    assert not broken(*QUIET, *dies(DECEIVED), *dies(""), EMPTY, diverges)
+
+
+def test_an_epoch_cache_that_the_disk_has_kept_is_judged_as_any_other() -> None:
+    assert "log-shape" in broken(*QUIET, *dies(DECEIVED), WHOLE, EMPTY)
+    assert "log-shape" in broken(*QUIET, *dies(DECEIVED), WHOLE, Appended(2, P, 0, (mark(7),)))
+    # Nor does a disk excuse another broker's cache, or what no disk loses.
+    assert "log-shape" in broken(*QUIET, *dies(DECEIVED), EpochsSeen(3, P, ()))
+    assert "log-shape" in broken(*QUIET, *dies(DECEIVED), EpochsSeen(2, P, ((0, 0), (1, 9))))
