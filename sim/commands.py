@@ -28,6 +28,7 @@ from sim.shrink.commands import shrink
 from sim.swarm.commands import swarm
 from sim.view.recording import TooManyEvents
 from sim.view.write import page_beside, write_view
+from sim.world.time import Endless
 
 _EXIT = {Verdict.HELD: 0, Verdict.VIOLATED: 1, Verdict.STARVED: 3}
 UNUSABLE_INPUT = 2
@@ -167,8 +168,8 @@ def run(
     With --real the same steps strike processes: SIGKILL, SIGSTOP, and a proxy on each link. Steps that no process can
     suffer, such as a power loss, are skipped, each with a word. The same checkers judge history and logs.
 
-    Exit status: 0 every rule held, 1 a rule was violated, 2 the input was unusable, 3 the run proved nothing (starved)
-    or was interrupted.
+    Exit status: 0 every rule held, 1 a rule was violated, 2 the input was unusable or the run has no end (more than a
+    million events for each simulated second), 3 the run proved nothing (starved) or was interrupted.
     """
     _check_options(context, seeds, trace, page)
     if seeds is not None and history is not None:
@@ -192,7 +193,7 @@ def run(
                     trace_file=_opened(trace, files), history_file=_opened(history, files),
                 )  # fmt: skip
             written = _page_of(result, trace, page)
-        except (ScenarioError, BugError, OSError) as error:
+        except (ScenarioError, BugError, Endless, OSError) as error:
             click.echo(str(error), err=True)
             sys.exit(UNUSABLE_INPUT)
         except KeyboardInterrupt:

@@ -116,8 +116,8 @@ def run_scenario(
     `trace_file`, and what the clients did to `history_file`. `source` names the scenario in the command that replays
     the run; by default its path does. With `stops_early` the run ends soon after its first violation. `reached` takes
     the points that it reaches. A run ends soon after `most_events` events of the world; without a violation it then
-    has proved nothing. Raises ScenarioError for a scenario that cannot be run, BugError for an unknown bug, TypeError
-    or ValueError for a wrong argument.
+    has proved nothing. Raises ScenarioError for a scenario that cannot be run, BugError for an unknown bug, Endless for
+    a run that has no end, TypeError or ValueError for a wrong argument.
     """
     check_seed(seed)
     if source is None:

@@ -109,7 +109,8 @@ class World(Environment):
             action(argument)
             self.events += 1
             if self.events >= most_events:
-                raise Endless(f"more than {self.most_a_second} events a second at {self.now_us} us")
+                most = f"more than {self.most_a_second} events a second"
+                raise Endless(f"the run has no end: {most} at {self.now_us / 1e6:.6f} s")
             if is_over is not None and is_over():
                 break
         else:

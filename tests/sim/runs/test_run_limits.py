@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from sim.commands import sim
 from sim.run import Verdict, run_scenario
 from sim.scenario.model import parse_scenario
+from sim.world import time as time_module
 from tests.sim.runs.test_run import SMALL
 
 BUG = "ack-before-high-watermark"
@@ -98,3 +99,16 @@ def test_a_run_of_which_no_step_struck_is_worthless_in_any_case() -> None:
     step = "  - {at: 2100ms, pause: broker 1, for: 20ms}\n"
     result = run_scenario(parse_scenario("strict: false\n" + MISSED.replace(step, "")), 1)
     assert result.verdict is Verdict.STARVED
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--no-story", "--stop-early")])
+def test_a_run_without_an_end_is_one_line_and_status_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    path = tmp_path / "small.yaml"
+    path.write_text(SMALL)
+    monkeypatch.setattr(time_module, "MOST_A_SECOND", 5)
+    result = CliRunner().invoke(sim, ["run", str(path), "--seed", "7", *options])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("the run has no end: more than 5 events a second at "), result.stderr
+    assert result.stderr.count("\n") == 1
