@@ -33,7 +33,7 @@ class AcknowledgedIsCommitted(Checker):
 class AcknowledgedIsDurable(Checker):
     """A record acknowledged to acks=all with flush.messages=1 is durable on at least min.insync.replicas disks.
 
-    A disk that lied about a sync or was replaced may have lost it just before the acknowledgement.
+    A disk counts too that was replaced, or lost what it had synced, after its broker had reported the record.
     """
 
     name = "acknowledged-durable"
@@ -42,11 +42,21 @@ class AcknowledgedIsDurable(Checker):
         return {Acknowledged: self._on_acknowledged}
 
     def _on_acknowledged(self, partition: PartitionGhost, sighting: Acknowledged) -> str | None:
-        if not partition.keeps_synced or sighting.acks != -1:
+        if not partition.flush_promised or sighting.acks != -1:
             return None
-        if len(sighting.durable_on) < partition.min_isr:
+        durable_on = [*sighting.durable_on, *self._damaged(partition, sighting)]
+        if len(durable_on) < partition.min_isr:
             return (
                 f"{partition.name}: offset {sighting.last_offset} was acknowledged with flush.messages=1 and is "
-                f"durable on the disks of {list(sighting.durable_on)}; min.insync.replicas is {partition.min_isr}"
+                f"durable on the disks of {durable_on}; min.insync.replicas is {partition.min_isr}"
             )
         return None
+
+    def _damaged(self, partition: PartitionGhost, sighting: Acknowledged) -> list[int]:
+        """Returns the brokers that have had the last record, on disks that lost it although it was synced."""
+        mark = partition.image(sighting.broker).chain.covering(sighting.last_offset)
+        return [
+            broker
+            for broker, image in partition.images.items()
+            if broker not in sighting.durable_on and image.damage and mark in image.lost
+        ]
