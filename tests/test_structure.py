@@ -38,7 +38,8 @@ ORDERS = {
         " scenario bugs"
     ),
     "sim.shrink": (
-        "commands report telling likelihood again passes events surroundings search ddmin trial families data"
+        "commands report telling likelihood again critical_pair reordering replay passes events surroundings"
+        " search ddmin trial families data"
     ),
     "sim.swarm": (
         "commands output campaign groups results job drawing plans workload topology settings profiles choices"

@@ -264,8 +264,8 @@ class SimCluster:
             raise ValueError(f"{node.name} is up, or has no log of {topic}-{partition}: nothing can be cut")
         self._tell(f"truncate {topic}-{partition} of {node.name} to {offset}")
         end = _truncate(node, node.log_path(f"{topic}-{partition}"), offset, self._run.world.now_ms)
-        # What the operator took away is gone from this disk, as after a power loss.
-        self._run.witness.on_died(broker, lost_power=True)
+        # What the operator took away is gone from this disk, although it was synced.
+        self._run.witness.on_died(broker, lost_power=True, damage="an operator cut a log")
         return end
 
     # Links

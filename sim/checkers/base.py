@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 from sim.checkers.ghost import Ghost
-from sim.checkers.sightings import Loaded, Sighting
+from sim.checkers.sightings import EpochsSeen, Loaded, Sighting
 
 # The most violations that a run keeps: after the first ones, further ones say nothing new.
 MOST_VIOLATIONS = 50
@@ -65,8 +65,10 @@ class Jury:
     def see(self, sighting: Sighting) -> None:
         """Let the checkers judge a sighting, then let the ghost apply it, unless it has given up the partition."""
         partition, kind = self.ghost.partition(sighting.partition), type(sighting)
-        # Only a start makes the ghost give up a partition.
-        if (partition.unjudged or kind is Loaded) and self.ghost.give_up(partition, sighting):
+        # Only what a start loads makes the ghost give up a partition.
+        if (partition.unjudged or kind is Loaded or kind is EpochsSeen) and self.ghost.give_up(
+            partition, sighting
+        ):
             return
         for name, judge in self._judges.get(kind, ()):
             what = judge(partition, sighting)

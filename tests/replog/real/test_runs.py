@@ -95,7 +95,7 @@ def test_the_checkers_find_records_that_are_missing_on_one_disk_or_on_all(
     assert result.verdict is Verdict.VIOLATED
     found = {(each.checker, each.what.partition(":")[0]) for each in result.violations}
     assert ("replicas-agree", "t-0") in found
-    assert ("history", "u-0") in found
+    assert any(each.checker == "history" and "u-0" in each.what for each in result.violations)
     # The one step that processes cannot suffer is skipped with a word, and its name still means the leader.
     assert result.skipped[0].startswith("step 1: power leader(t/0): ")
     assert told(result.story, ", the Old") == 1
