@@ -62,6 +62,21 @@ _PRODUCER = struct.Struct(">qhi")
 # Magic 0 has no timestamp: the bytes in its place are read and ignored.
 _LEGACY_HEADER = struct.Struct(">qiIbbq")
 _PADDING = bytes(HEADER_SIZE)
+_HEADER_FIELDS = (
+    "attributes",
+    "base_offset",
+    "base_sequence",
+    "base_timestamp",
+    "crc",
+    "last_offset",
+    "last_offset_delta",
+    "magic",
+    "max_timestamp",
+    "partition_leader_epoch",
+    "producer_epoch",
+    "producer_id",
+    "record_count",
+)
 
 
 @final
@@ -73,25 +88,7 @@ class RecordBatch:
     stamped into the bytes later; a new view does.
     """
 
-    __slots__ = (
-        "attributes",
-        "base_offset",
-        "base_sequence",
-        "base_timestamp",
-        "buffer",
-        "crc",
-        "last_offset",
-        "last_offset_delta",
-        "magic",
-        "max_timestamp",
-        "partition_leader_epoch",
-        "position",
-        "producer_epoch",
-        "producer_id",
-        "record_count",
-        "size_bytes",
-        "start",
-    )
+    __slots__ = (*_HEADER_FIELDS, "buffer", "position", "size_bytes", "start")
 
     buffer: Buffer
     attributes: int
@@ -242,7 +239,7 @@ class RecordBatch:
         Raises InvalidRecord, UnsupportedCompression, and for a wrapper of magic 0 and 1 CorruptBatch.
         """
         if self.magic < CURRENT_MAGIC:
-            return (message.record() for message in self.messages(decompressed_limit_bytes))
+            return map(LegacyMessage.record, self.messages(decompressed_limit_bytes))
         if self.size_bytes < HEADER_SIZE:
             raise InvalidRecord(
                 f"a batch of {self.size_bytes} bytes is shorter than a header: its records cannot be read"
@@ -283,11 +280,6 @@ class RecordBatch:
             f"RecordBatch(offsets {self.base_offset} to {self.last_offset} at byte {self.position}, "
             f"size_bytes={self.size_bytes}, leader_epoch={self.partition_leader_epoch}, magic={self.magic})"
         )
-
-
-_HEADER_FIELDS = tuple(
-    name for name in RecordBatch.__slots__ if name not in ("buffer", "start", "size_bytes", "position")
-)
 
 
 def iterate_batches(

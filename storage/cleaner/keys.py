@@ -39,7 +39,7 @@ def portions_of_keys(batch: RecordBatch) -> Iterable[list[RecordKey]]:
     """
     if batch.record_count <= MOST_KEYS_AT_ONCE:
         return (read_keys(batch),)
-    return _portions(key_of(record) for record in batch.records())
+    return _portions(map(key_of, batch.records()))
 
 
 def _portions(keys: Iterator[RecordKey]) -> Iterator[list[RecordKey]]:

@@ -47,9 +47,8 @@ def rebuild_batch(batch: RecordBatch, kept_offsets: Iterable[int], delete_horizo
     timestamp, and the timestamp deltas are relative to it (T7). Raises what `RecordBatch.records` raises.
     """
     wanted = frozenset(kept_offsets)
-    return rebuild_from(
-        batch, (record for record in batch.records() if record.offset in wanted), delete_horizon_ms
-    )
+    kept = filter(lambda record: record.offset in wanted, batch.records())
+    return rebuild_from(batch, kept, delete_horizon_ms)
 
 
 def rebuild_from(batch: RecordBatch, kept: Iterator[Record], delete_horizon_ms: int | None) -> bytes:

@@ -128,7 +128,8 @@ class TransactionIndex:
 
     def entries(self) -> Iterator[AbortedTransaction]:
         """Yield all entries, oldest first. Raises CorruptIndex for a version above 0."""
-        return (entry for _, entry in self._placed_entries())
+        for _, entry in self._placed_entries():
+            yield entry
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTransactions:
         """Returns the transactions that overlap [fetch_offset, upper_bound_offset) (IX29).

@@ -8,6 +8,7 @@ under the map ends the process with SIGBUS.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Final, final
 
 from storage.batch.format import FIELD_SIZE, HEADER_SIZE, LOG_OVERHEAD
@@ -15,6 +16,8 @@ from storage.segment.file_records import FileRecords, HeaderFields
 
 # The part of a mapped file before the present position that stays in memory.
 WINDOW_BYTES: Final = 1 << 24
+# What a step of `scan_headers` yields last.
+_HEADER: Final = itemgetter(3)
 
 
 @final
@@ -45,7 +48,7 @@ class MappedWalk:
         """The batch at `position`, as `FileRecords.scan_headers` finds it; None at the end. Raises CorruptBatch."""
         assert 0 <= position <= self.limit, (position, self.limit)
         if position != self._odd_end:
-            self._odd = (header for *_, header in self._records.scan_headers(position))
+            self._odd = map(_HEADER, self._records.scan_headers(position))
         header = next(self._odd, None)
         if header is not None:
             self._odd_end = position + LOG_OVERHEAD + header[FIELD_SIZE]

@@ -39,7 +39,7 @@ class LogSegments:
 
     def __reversed__(self) -> Iterator[LogSegment]:
         """The segments from the last one back, which must not change meanwhile; the others are not looked at."""
-        return (self._by_base[base] for base in reversed(self._bases))
+        return map(self._by_base.__getitem__, reversed(self._bases))
 
     def oldest(self) -> Iterator[tuple[LogSegment, LogSegment | None]]:
         """Each segment with the one after it, None after the last, which must not change meanwhile."""

@@ -221,7 +221,7 @@ class PartitionControl:
     ) -> PartitionChangeRecord | None:
         """Returns a record of what changes, if anything: a new ISR alone does not raise the leader epoch (CTL-4)."""
         assert outcome.isr, partition
-        assert outcome.leader in (NO_LEADER, *outcome.isr), (partition, outcome)
+        assert outcome.leader == NO_LEADER or outcome.leader in outcome.isr, (partition, outcome)
         has_new_leader = outcome.leader != partition.leader
         has_new_isr = outcome.isr != partition.isr
         if not has_new_leader and not has_new_isr:

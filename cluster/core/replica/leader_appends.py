@@ -34,7 +34,7 @@ from storage.values import quickly_made
 
 EXPIRY_TIMER = "produce.expiry"
 # Where a batch of magic 2 says how many records it has.
-RECORD_COUNT = slice(HEADER_SIZE - 4, HEADER_SIZE)
+RECORD_COUNT_AT = HEADER_SIZE - 4
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 # The most rounds of callbacks at the end of a broker; each round calls what the one before it has appended.
 MAX_LAST_ROUNDS = 1_000
@@ -101,7 +101,7 @@ class LeaderAppends:
         work = self.work
         # What comes for a partition stays in order.
         if work.left > 0 and topic_partition not in self._sliced.queues:
-            work.left -= APPEND_WORK + min(int.from_bytes(records[RECORD_COUNT]), STEP_RECORDS)
+            work.left -= APPEND_WORK + _checked_records(records)
             try:
                 return self._attempt(
                     now_ms, topic_partition, records, on_done, timeout_ms, acks, topic_id, leader_epoch, None
@@ -194,7 +194,7 @@ class LeaderAppends:
         if append.validation is None:
             if self.work.left <= 0:
                 return False
-            self.work.left -= APPEND_WORK + min(int.from_bytes(append.records[RECORD_COUNT]), STEP_RECORDS)
+            self.work.left -= APPEND_WORK + _checked_records(append.records)
         try:
             append.parked = self._attempt(
                 now_ms,
@@ -405,3 +405,8 @@ class LeaderAppends:
             self.call_back(now_ms)
         assert not self.done, len(self.done)
         assert not self._purgatory.operations(), self._purgatory.operations()
+
+
+def _checked_records(records: bytes) -> int:
+    """Returns how many records of a set a step is charged for: those that its first header of magic 2 names."""
+    return min(int.from_bytes(records[RECORD_COUNT_AT:HEADER_SIZE]), STEP_RECORDS)
