@@ -299,7 +299,8 @@ class LogMaintenance:
         """Starts the next slice of the round, after adopting what the last slice has prepared."""
         running = self._round
         assert running is not None
-        assert running.log.online.reason is None, (running.key, running.log.online.reason)
+        offline_because = running.log.online.reason
+        assert offline_because is None, (running.key, offline_because)
         self._now_ms = now_ms
         try:
             work = next(running.pieces, None)

@@ -119,4 +119,7 @@ class Purgatory(Generic[Operation]):
         self._arm()
         # Each that waits has a deadline to come, and the first of them a timer.
         assert len(self._parked) <= len(self._deadlines), (len(self._parked), len(self._deadlines))
-        assert self._armed_ms is not None or not self._deadlines, self._deadlines[:1]
+        assert self._is_armed() or not self._deadlines, self._deadlines[:1]
+
+    def _is_armed(self) -> bool:
+        return self._armed_ms is not None
