@@ -7,7 +7,7 @@ the same slots, where an assignment is one instruction, and becomes one of the f
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -50,3 +50,36 @@ def _parameter(member: Field[Any], names: dict[str, Any]) -> str:
         return member.name
     names[f"default_{member.name}"] = member.default
     return f"{member.name}=default_{member.name}"
+
+
+def complete(
+    kind: type[Any],
+    annotations: dict[str, str],
+    defaults: dict[str, Any],
+    *,
+    frozen: bool = False,
+    eq: bool = True,
+    kw_only: bool = False,
+) -> None:
+    """Give a compiled class, which has its fields and its constructor, the rest of a dataclass.
+
+    Only the compiled build calls this (`tools/native_form.py`). The rest is taken from a dataclass of the same fields.
+    """
+    pattern: Any = type(
+        kind.__name__, (), {"__annotations__": annotations, "__module__": kind.__module__, **defaults}
+    )
+    pattern.__qualname__ = kind.__qualname__
+    pattern = dataclass(frozen=frozen, eq=eq, kw_only=kw_only)(pattern)
+    for name in ("__dataclass_fields__", "__dataclass_params__", "__match_args__"):
+        setattr(kind, name, getattr(pattern, name))
+    for name in ("__eq__", "__hash__", "__repr__"):
+        if name in vars(pattern) and name not in vars(kind):
+            setattr(kind, name, vars(pattern)[name])
+    names = tuple(annotations)
+    reduce: Any = lambda self: (_made, (kind, {name: getattr(self, name) for name in names}))  # noqa: E731
+    setattr(kind, "__reduce__", reduce)  # noqa: B010
+
+
+def _made(kind: type[T], values: dict[str, Any]) -> T:
+    """Returns a copied or unpickled object, made by the constructor as any other."""
+    return kind(**values)

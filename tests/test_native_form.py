@@ -1,0 +1,162 @@
+"""The text that mypyc compiles: every dataclass written out as a class of the same behaviour, on the same lines."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import pickle
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.places import ROOT
+from tools.native_form import FormError, native_form
+
+SOURCE = '''"""Values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from storage.values import quickly_made
+
+NOTHING = -1
+
+
+class Pair(NamedTuple):
+    view: memoryview
+    count: int = 0
+
+
+@quickly_made
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A point."""
+
+    dimensions: ClassVar[int] = 2
+    x: int
+    # A comment stays.
+    y: int = NOTHING
+    text: str = field(
+        default="",
+        compare=False,
+    )
+
+
+@dataclass(slots=True)
+class Kept:
+    least: int
+    found: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.least < 0:
+            raise ValueError(self.least)
+
+
+def reason() -> str:
+    try:
+        int("x")
+    except TypeError as error:
+        return str(error)
+    except ValueError as error:
+        return type(error).__name__
+    return ""
+'''
+
+
+@pytest.fixture(scope="module")
+def native() -> ModuleType:
+    """The module `SOURCE` in its native form, run by the interpreter."""
+    module = ModuleType("native_values")
+    sys.modules[module.__name__] = module
+    exec(compile(native_form(SOURCE, "values.py"), "values.py", "exec"), module.__dict__)
+    return module
+
+
+def functions(source: str) -> list[tuple[str, int]]:
+    """Returns the functions of a module and their lines, but for constructors, which the form adds."""
+    found = [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.FunctionDef)]
+    return sorted((each.name, each.lineno) for each in found if each.name != "__init__")
+
+
+def test_no_dataclass_is_left_and_every_line_keeps_its_number() -> None:
+    before, after = SOURCE.splitlines(), native_form(SOURCE, "values.py").splitlines()
+    assert "@dataclass" not in "\n".join(after)
+    for line in (
+        "class Point:",
+        "    # A comment stays.",
+        "def reason() -> str:",
+        "        if self.least < 0:",
+    ):
+        assert before.index(line) == after.index(line), line
+
+
+def test_the_fields_of_a_frozen_class_are_final() -> None:
+    assert "    x: Final_[int]" in native_form(SOURCE, "values.py")
+    assert "    least: int" in native_form(SOURCE, "values.py")
+
+
+def test_a_class_keeps_what_its_dataclass_has(native: ModuleType) -> None:
+    point = native.Point(x=1)
+    assert (point.x, point.y, point.text, native.Point.dimensions) == (1, -1, "", 2)
+    assert point == native.Point(x=1, text="other") != native.Point(x=2)
+    assert len({point, native.Point(x=1)}) == 1
+    assert repr(point) == "Point(x=1, y=-1, text='')"
+    assert [each.name for each in fields(native.Point)] == ["x", "y", "text"]
+    assert replace(point, y=5) == native.Point(x=1, y=5)
+    assert native.Point.__match_args__ == ()
+    with pytest.raises(TypeError):
+        native.Point(1)
+
+
+def test_a_copy_is_equal(native: ModuleType) -> None:
+    point = native.Point(x=1, y=2)
+    assert copy.copy(point) == point == pickle.loads(pickle.dumps(point))
+
+
+def test_a_default_is_made_for_each_object_and_checked_after_it(native: ModuleType) -> None:
+    first, second = native.Kept(1), native.Kept(least=2, found=[3])
+    first.found.append(7)
+    assert native.Kept(1).found == []
+    assert second.found == [3]
+    with pytest.raises(TypeError):
+        hash(first)
+    with pytest.raises(ValueError, match="-1"):
+        native.Kept(-1)
+
+
+def test_handlers_of_different_errors_name_them_apart(native: ModuleType) -> None:
+    assert native.reason() == "ValueError"
+    assert "except TypeError as error:" in native_form(SOURCE, "values.py")
+    assert "except ValueError as error_1:" in native_form(SOURCE, "values.py")
+
+
+def test_a_named_tuple_may_have_fields_of_any_type(native: ModuleType) -> None:
+    assert native.Pair(memoryview(b"x")).count == 0
+    assert inspect.get_annotations(native.Pair).keys() == {"view", "count"}
+
+
+def test_a_dataclass_with_a_base_is_refused() -> None:
+    with pytest.raises(FormError, match=r"values.py:2: a dataclass with a base, Near"):
+        native_form("@dataclass\nclass Near(Point):\n    z: int\n", "values.py")
+
+
+@pytest.mark.slow
+def test_every_module_that_is_compiled_has_a_native_form() -> None:
+    program = "from native_build import compiled_modules; print(*compiled_modules(), sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT / "tools", capture_output=True, text=True, check=True
+    )
+    names = done.stdout.split()
+    assert len(names) > 100
+    for name in names:
+        source = Path(ROOT, name).read_text()
+        after = native_form(source, name)
+        assert "@dataclass" not in after, name
+        assert functions(after) == functions(source), name

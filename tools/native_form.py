@@ -1,0 +1,236 @@
+"""Writes a module as mypyc wants it: its dataclasses as plain classes, one name of an error for each handler.
+
+mypyc runs `dataclass` on a class beside the native one and takes the constructor, which is interpreted, from there;
+with `slots=True` it cannot even do that. So a dataclass gets its constructor as text here, and
+`storage.values.complete` adds the rest: equality, text, fields, copies. The fields of a frozen one are `Final`,
+which a native class keeps. Every statement keeps its line, so that a traceback of the compiled build fits the source:
+what is added is put on the blank lines after the class.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+FUTURE = "from __future__ import annotations"
+HELPERS = (
+    "; from typing import Any as Any_, ClassVar as ClassVar_, Final as Final_"
+    "; from storage.values import complete as complete_"
+)
+# What mypy knows a dataclass by.
+MARK = "; __dataclass_fields__: ClassVar_[dict[str, Any_]]"
+PLAIN = "quickly_made"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A replacement of a part of a text, from `start` to `end` (exclusive), in bytes."""
+
+    start: int
+    end: int
+    text: str
+
+
+class FormError(Exception):
+    """A module has no form that mypyc can compile; the message says where and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A field: its annotation, and the expressions of its default and of the factory of its default, or None."""
+
+    name: str
+    annotation: str
+    value: str | None
+    default: str | None
+    factory: str | None
+
+    def parameter(self) -> str:
+        if self.factory is not None:
+            return f"{self.name}: {self.annotation} | None = None"
+        return f"{self.name}: {self.annotation}" + ("" if self.default is None else f" = {self.default}")
+
+    def assignment(self) -> str:
+        if self.factory is None:
+            return f"self.{self.name} = {self.name}"
+        return f"self.{self.name} = {self.factory}() if {self.name} is None else {self.name}"
+
+
+def native_form(source: str, path: str) -> str:
+    """Returns the module with the same statements on the same lines. Raises FormError for `path`."""
+    tree = ast.parse(source)
+    text = Text(source, path)
+    edits: list[Edit] = []
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            edits += _class_edits(text, node)
+    if "\ncomplete_(" in "".join(each.text for each in edits):
+        start = source.encode().index(FUTURE.encode()) + len(FUTURE)
+        edits.append(Edit(start=start, end=start, text=HELPERS))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            edits += _handler_edits(text, node)
+    return text.changed(edits)
+
+
+class Text:
+    """A source and the positions of its lines, in bytes, as `ast` counts them."""
+
+    def __init__(self, source: str, path: str) -> None:
+        self.path, self._bytes = path, source.encode()
+        self._starts = [0]
+        for line in self._bytes.splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(line))
+
+    def at(self, line: int, column: int) -> int:
+        return self._starts[line - 1] + column
+
+    def part(self, node: ast.AST) -> Edit:
+        """Returns the place and the text of an expression."""
+        assert isinstance(node, (ast.expr, ast.stmt)) and node.end_lineno and node.end_col_offset is not None
+        start, end = self.at(node.lineno, node.col_offset), self.at(node.end_lineno, node.end_col_offset)
+        return Edit(start=start, end=end, text=self._bytes[start:end].decode())
+
+    def is_blank(self, line: int) -> bool:
+        """Whether the line, counted from 1, is blank, or after the end of the text."""
+        if line >= len(self._starts):
+            return True
+        return not self._bytes[self._starts[line - 1] : self._starts[line]].strip()
+
+    def line_start(self, line: int) -> int:
+        return self._starts[min(line, len(self._starts)) - 1]
+
+    def changed(self, edits: list[Edit]) -> str:
+        """Returns the text after the edits, each of its own place. Raises FormError if two share one."""
+        found, at = [], 0
+        for edit in sorted(edits, key=lambda each: (each.start, each.end)):
+            if edit.start < at:
+                raise FormError(f"{self.path}: two changes of one place, {edit}")
+            found += [self._bytes[at : edit.start], edit.text.encode()]
+            at = edit.end
+        return b"".join([*found, self._bytes[at:]]).decode()
+
+
+def _class_edits(text: Text, node: ast.ClassDef) -> list[Edit]:
+    decorator = next((each for each in node.decorator_list if _is_dataclass(each)), None)
+    if decorator is None:
+        return _quoted_annotations(text, node)
+    if any(not ast.unparse(base).startswith("Generic[") for base in node.bases):
+        raise FormError(f"{text.path}:{node.lineno}: a dataclass with a base, {node.name}")
+    options = _options(decorator)
+    edits = [_without_decorator(text, each) for each in node.decorator_list if _is_ours(each)]
+    members: list[Member] = []
+    # A class with a type variable cannot have final fields.
+    is_final = options.get("frozen", False) and not node.bases
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and not ast.unparse(statement.annotation).startswith(
+            "ClassVar"
+        ):
+            edits += _field_edits(text, statement, is_final=is_final, mark="" if members else MARK)
+            members.append(_member(statement))
+    assert node.end_lineno is not None
+    if not (text.is_blank(node.end_lineno + 1) and text.is_blank(node.end_lineno + 2)):
+        raise FormError(f"{text.path}:{node.end_lineno}: no two blank lines after {node.name}")
+    place = text.line_start(node.end_lineno + 1)
+    is_checked = any(isinstance(each, ast.FunctionDef) and each.name == "__post_init__" for each in node.body)
+    lines = [
+        f"    {_constructor(members, options, is_checked=is_checked)}",
+        _completion(node.name, members, options),
+    ]
+    is_last = node.end_lineno + 1 >= len(text._starts)
+    added = "\n".join(lines) + ("\n" if is_last else "")
+    # One line break is there already, that of the second blank line.
+    return [*edits, Edit(start=place, end=place if is_last else place + 1, text=added)]
+
+
+def _quoted_annotations(text: Text, node: ast.ClassDef) -> list[Edit]:
+    """Quote the annotations of a named tuple: mypyc would look each up when the class is made, and knows not all."""
+    if not any(ast.unparse(base) == "NamedTuple" for base in node.bases):
+        return []
+    kinds = [text.part(each.annotation) for each in node.body if isinstance(each, ast.AnnAssign)]
+    return [
+        Edit(start=each.start, end=each.end, text=f"'{each.text}'") for each in kinds if "'" not in each.text
+    ]
+
+
+def _is_dataclass(decorator: ast.expr) -> bool:
+    return ast.unparse(decorator).startswith("dataclass")
+
+
+def _is_ours(decorator: ast.expr) -> bool:
+    return _is_dataclass(decorator) or ast.unparse(decorator) == PLAIN
+
+
+def _options(decorator: ast.expr) -> dict[str, bool]:
+    if not isinstance(decorator, ast.Call):
+        return {}
+    return {str(each.arg): bool(ast.literal_eval(each.value)) for each in decorator.keywords}
+
+
+def _without_decorator(text: Text, decorator: ast.expr) -> Edit:
+    part = text.part(decorator)
+    return Edit(start=part.start - 1, end=part.end, text="")
+
+
+def _member(statement: ast.AnnAssign) -> Member:
+    assert isinstance(statement.target, ast.Name)
+    default = factory = None
+    if statement.value is not None:
+        default = ast.unparse(statement.value)
+        if isinstance(statement.value, ast.Call) and ast.unparse(statement.value.func) == "field":
+            named = {each.arg: ast.unparse(each.value) for each in statement.value.keywords}
+            default, factory = named.get("default"), named.get("default_factory")
+    value = None if statement.value is None else ast.unparse(statement.value)
+    annotation = ast.unparse(statement.annotation)
+    return Member(
+        name=statement.target.id, annotation=annotation, value=value, default=default, factory=factory
+    )
+
+
+def _field_edits(text: Text, statement: ast.AnnAssign, *, is_final: bool, mark: str) -> Iterator[Edit]:
+    """Take the default away, whose lines stay, and declare a field of a frozen class as final."""
+    annotation = text.part(statement.annotation)
+    end = text.part(statement).end
+    lines = (statement.end_lineno or 0) - statement.lineno
+    kind = f"Final_[{annotation.text}]" if is_final else annotation.text
+    yield Edit(start=annotation.start, end=end, text=kind.replace("\n", " ") + mark + "\n" * lines)
+
+
+def _constructor(members: list[Member], options: dict[str, bool], *, is_checked: bool) -> str:
+    star = ["*"] if options.get("kw_only") and members else []
+    parameters = ", ".join(["self", *star, *(each.parameter() for each in members)])
+    body = [each.assignment() for each in members] + (["self.__post_init__()"] if is_checked else [])
+    return f"def __init__({parameters}) -> None: {'; '.join(body) or 'pass'}"
+
+
+def _completion(name: str, members: list[Member], options: dict[str, bool]) -> str:
+    kinds = ", ".join(f'"{each.name}": {each.annotation!r}' for each in members)
+    values = ", ".join(f'"{each.name}": {each.value}' for each in members if each.value is not None)
+    given = {key: value for key, value in options.items() if key != "slots"}
+    named = "".join(f", {key}={value}" for key, value in given.items())
+    return f"complete_({name}, {{{kinds}}}, {{{values}}}{named})  # type: ignore"
+
+
+def _handler_edits(text: Text, function: ast.AST) -> Iterator[Edit]:
+    """Name the error of a handler apart from that of an earlier handler of another type in the same function."""
+    first: dict[str, str] = {}
+    for number, handler in enumerate(_handlers(function)):
+        if handler.name is None or handler.type is None:
+            continue
+        if first.setdefault(handler.name, ast.unparse(handler.type)) == ast.unparse(handler.type):
+            continue
+        renamed = f"{handler.name}_{number}"
+        after_type = text.part(handler.type).end
+        found = text._bytes.index(handler.name.encode(), after_type)
+        yield Edit(start=found, end=found + len(handler.name.encode()), text=renamed)
+        for statement in handler.body:
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Name) and node.id == handler.name:
+                    part = text.part(node)
+                    yield Edit(start=part.start, end=part.end, text=renamed)
+
+
+def _handlers(function: ast.AST) -> list[ast.ExceptHandler]:
+    found = [node for node in ast.walk(function) if isinstance(node, ast.ExceptHandler)]
+    return sorted(found, key=lambda each: (each.lineno, each.col_offset))
