@@ -6,6 +6,7 @@ JAVA := .venv/.java
 FUZZ := .venv/.fuzz
 
 .PHONY: demo docs fuzz test test-slow check format generate lock bench mutants crash-sweep codec-coverage setup clean
+.PHONY: compiled compiled-check wheel
 
 setup: $(SETUP) $(JAVA)
 
@@ -81,6 +82,19 @@ crash-sweep: setup
 # How much of connection core and codec simulated runs go through, and which messages simulated and real nodes send.
 codec-coverage: setup
 	$(BIN)/python -m tests.sim.runs.codec_coverage
+
+# The hot modules of storage, core and sim as libraries, in build/compiled; needs a C compiler. The checkout itself stays
+# interpreted: PYTHONPATH=build/compiled chooses the compiled modules.
+compiled: $(SETUP)
+	$(BIN)/python tools/compiled.py build
+
+# The trace hashes of all bundled scenarios must be those of the interpreter.
+compiled-check: $(SETUP)
+	$(BIN)/python tools/compiled.py check --seeds 2
+
+# The pure wheel, or with COMPILED=1 that of this platform; installing either needs no compiler.
+wheel: $(SETUP) $(if $(COMPILED),compiled)
+	REPLOG_COMPILED=$(COMPILED) $(BIN)/python -m build --wheel --no-isolation --outdir dist .
 
 # Needs uv; all other targets install from the lock that it writes.
 lock:

@@ -1,8 +1,8 @@
 """`python -m bench [PART…]`: every figure of the project, each beside its floor or its mark in the same run.
 
-The parts are storage, simulate, history, cluster, latency and memory. `python -m bench paired --before REV` compares
-with another commit, as `python -m bench simulate --before REV` does for the simulator. `python -m bench scale` measures
-how the cost of the store grows (`scale.py`).
+The parts are storage, simulate, compiled, history, cluster, latency and memory; `compiled` needs what `make compiled`
+makes. `python -m bench paired --before REV` compares with another commit, as `python -m bench simulate --before REV`
+does for the simulator. `python -m bench scale` measures how the cost of the store grows (`scale.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from bench import scale
 from bench.table import Line, show
 
-PARTS = ("storage", "simulate", "history", "cluster", "latency", "memory")
+PARTS = ("storage", "simulate", "compiled", "history", "cluster", "latency", "memory")
 
 
 def main(names: list[str]) -> int:

@@ -96,7 +96,8 @@ def run(arguments: Sequence[str] = ()) -> list[Line]:
     return [*lines, *_growth(), _large()]
 
 
-def _steady(child: Child, without: str = "", seconds: int = STEADY_S) -> Answer:
+def steady(child: Child, without: str = "", seconds: int = STEADY_S) -> Answer:
+    """Run three nodes at 50 records a second in the child."""
     answer: Answer = child.ask(what="run", text=STEADY.format(seconds=seconds), without=without)
     # Without its checkers a run cannot say that everything held.
     assert without == "checkers" or answer["verdict"] == "held", answer
@@ -109,11 +110,11 @@ def _rounds(now: Child, then: Child | None) -> list[dict[str, Answer]]:
     if then is not None:
         # Beside the run that it is compared with.
         kinds.insert(1, ("before", then, ""))
-        _steady(then, seconds=WARM_UP_S)
-    _steady(now, seconds=WARM_UP_S)
+        steady(then, seconds=WARM_UP_S)
+    steady(now, seconds=WARM_UP_S)
     # Each is first in every second round.
     orders = [kinds if number % 2 == 0 else kinds[::-1] for number in range(ROUNDS)]
-    return [{name: _steady(child, without) for name, child, without in order} for order in orders]
+    return [{name: steady(child, without) for name, child, without in order} for order in orders]
 
 
 def _a_cpu_second(answer: Answer, what: str = "simulated_s") -> float:

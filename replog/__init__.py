@@ -14,6 +14,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING
 
+from replog._interpreted import use_sources
 from replog._names import check_names
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ __all__ = [
     "run_scenario",
 ]
 
+use_sources()
 check_names()
 # `from replog import *` brings what this installation has.
 if importlib.util.find_spec("pyspark") is None:

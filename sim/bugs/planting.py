@@ -7,9 +7,11 @@ planting the bug raises an error instead of testing nothing.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.machinery import ExtensionFileLoader
 
 Make = Callable[[Callable[..., object]], Callable[..., object]]
 
@@ -45,7 +47,7 @@ class Bug:
 
 @contextmanager
 def replaced(replacement: Replacement) -> Iterator[None]:
-    """Put the replacement in place until the block ends. Raises BugError when its target does not exist."""
+    """Put the replacement in place until the block ends. Raises BugError for a target that is missing or compiled."""
     module_name, _, path = replacement.target.partition(":")
     *owners, name = path.split(".")
     try:
@@ -55,6 +57,7 @@ def replaced(replacement: Replacement) -> Iterator[None]:
         original = vars(owner)[name]
     except (ImportError, AttributeError, KeyError) as error:
         raise BugError(f"the bug's target {replacement.target} does not exist: {error}") from error
+    _check_interpreted(owner, original)
     function = original.__func__ if isinstance(original, (staticmethod, classmethod)) else original
     if not callable(function):
         raise BugError(f"the bug's target {replacement.target} is neither a method nor a function")
@@ -66,6 +69,16 @@ def replaced(replacement: Replacement) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, original)
+
+
+def _check_interpreted(owner: object, original: object) -> None:
+    """Raise BugError for compiled code: its functions call each other directly, and would not see the bug."""
+    name = owner.__module__ if isinstance(owner, type) else str(getattr(original, "__module__", ""))
+    if isinstance(getattr(sys.modules.get(name), "__loader__", None), ExtensionFileLoader):
+        raise BugError(
+            f"{name} is compiled, and a bug can be planted into interpreted code only: "
+            "set REPLOG_INTERPRETED=1"
+        )
 
 
 @contextmanager

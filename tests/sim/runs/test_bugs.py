@@ -40,6 +40,12 @@ def test_a_bug_whose_target_is_missing_fails_loudly(target: str) -> None:
         pass
 
 
+def test_a_bug_is_not_planted_into_compiled_code() -> None:
+    target = Replacement(target="zstandard.backend_c:ZstdCompressor.compress", make=lambda f: f)
+    with pytest.raises(BugError, match=r"is compiled.*REPLOG_INTERPRETED=1"), replaced(target):
+        pass
+
+
 def test_an_unknown_bug_names_the_known_ones() -> None:
     with pytest.raises(BugError, match="unknown bug 'nonsense'"), install("nonsense"):
         pass
