@@ -73,7 +73,8 @@ def complete(
     for name in ("__dataclass_fields__", "__dataclass_params__", "__match_args__"):
         setattr(kind, name, getattr(pattern, name))
     for name in ("__eq__", "__hash__", "__repr__"):
-        if name in vars(pattern) and name not in vars(kind):
+        # A class with a comparison and no hash of its own has None in its place.
+        if name in vars(pattern) and vars(kind).get(name) is None:
             setattr(kind, name, vars(pattern)[name])
     names = tuple(annotations)
     reduce: Any = lambda self: (_made, (kind, {name: getattr(self, name) for name in names}))  # noqa: E731

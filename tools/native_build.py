@@ -132,7 +132,7 @@ def compiled_modules() -> list[str]:
 
 
 def make() -> int:
-    """Make `build/compiled`, whatever is there. Returns the number of its compiled modules. Raises BuildError, FormError."""
+    """Make `build/compiled`. Returns the number of its compiled modules. Raises BuildError, FormError."""
     compiler = _compiler()
     digest, modules = made_from(), compiled_modules()
     shutil.rmtree(WORK, ignore_errors=True)

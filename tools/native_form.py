@@ -1,10 +1,11 @@
 """Writes a module as mypyc wants it: its dataclasses as plain classes, one name of an error for each handler.
 
 mypyc runs `dataclass` on a class beside the native one and takes the constructor, which is interpreted, from there;
-with `slots=True` it cannot even do that. So a dataclass gets its constructor as text here, and
-`storage.values.complete` adds the rest: equality, text, fields, copies. The fields of a frozen one are `Final`,
-which a native class keeps. Every statement keeps its line, so that a traceback of the compiled build fits the source:
-what is added is put on the blank lines after the class.
+with `slots=True` it cannot even do that. So a dataclass gets its constructor as text here, and its
+comparison, because mypyc compares objects by identity where it sees no other way; `storage.values.complete` adds the
+rest: text, hash, copies, fields. The fields of a frozen one are `Final`, which a native class keeps.
+Every statement of a function keeps its line, so that a traceback of the compiled build fits the source: what is added
+is put on the line of the decorator and on the blank lines after the class.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Member:
     value: str | None
     default: str | None
     factory: str | None
+    is_compared: bool
 
     def parameter(self) -> str:
         if self.factory is not None:
@@ -121,6 +123,7 @@ def _class_edits(text: Text, node: ast.ClassDef) -> list[Edit]:
     options = _options(decorator)
     edits = [_without_decorator(text, each) for each in node.decorator_list if _is_ours(each)]
     members: list[Member] = []
+    statements: list[ast.AnnAssign] = []
     # A class with a type variable cannot have final fields.
     is_final = options.get("frozen", False) and not node.bases
     for statement in node.body:
@@ -129,13 +132,21 @@ def _class_edits(text: Text, node: ast.ClassDef) -> list[Edit]:
         ):
             edits += _field_edits(text, statement, is_final=is_final, mark="" if members else MARK)
             members.append(_member(statement))
+            statements.append(statement)
+    methods = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+    equality = f"    {_equality(node.name, members)}"
+    if options.get("eq", True) and statements and "__eq__" not in methods:
+        # The line of the decorator becomes that of the comparison, which is after the fields.
+        edits.append(_without_line_break(text, decorator))
+        at = text.part(statements[-1]).end
+        edits.append(Edit(start=at, end=at, text=f"\n{equality}"))
     assert node.end_lineno is not None
     if not (text.is_blank(node.end_lineno + 1) and text.is_blank(node.end_lineno + 2)):
         raise FormError(f"{text.path}:{node.end_lineno}: no two blank lines after {node.name}")
     place = text.line_start(node.end_lineno + 1)
-    is_checked = any(isinstance(each, ast.FunctionDef) and each.name == "__post_init__" for each in node.body)
+    constructor = f"    {_constructor(members, options, is_checked='__post_init__' in methods)}"
     lines = [
-        f"    {_constructor(members, options, is_checked=is_checked)}",
+        constructor if members else equality,
         _completion(node.name, members, options),
     ]
     is_last = node.end_lineno + 1 >= len(text._starts)
@@ -173,18 +184,30 @@ def _without_decorator(text: Text, decorator: ast.expr) -> Edit:
     return Edit(start=part.start - 1, end=part.end, text="")
 
 
+def _without_line_break(text: Text, decorator: ast.expr) -> Edit:
+    at = text.part(decorator).end
+    return Edit(start=at, end=at + 1, text="")
+
+
 def _member(statement: ast.AnnAssign) -> Member:
     assert isinstance(statement.target, ast.Name)
     default = factory = None
+    is_compared = True
     if statement.value is not None:
         default = ast.unparse(statement.value)
         if isinstance(statement.value, ast.Call) and ast.unparse(statement.value.func) == "field":
             named = {each.arg: ast.unparse(each.value) for each in statement.value.keywords}
             default, factory = named.get("default"), named.get("default_factory")
+            is_compared = named.get("compare") != "False"
     value = None if statement.value is None else ast.unparse(statement.value)
     annotation = ast.unparse(statement.annotation)
     return Member(
-        name=statement.target.id, annotation=annotation, value=value, default=default, factory=factory
+        name=statement.target.id,
+        annotation=annotation,
+        value=value,
+        default=default,
+        factory=factory,
+        is_compared=is_compared,
     )
 
 
@@ -202,6 +225,12 @@ def _constructor(members: list[Member], options: dict[str, bool], *, is_checked:
     parameters = ", ".join(["self", *star, *(each.parameter() for each in members)])
     body = [each.assignment() for each in members] + (["self.__post_init__()"] if is_checked else [])
     return f"def __init__({parameters}) -> None: {'; '.join(body) or 'pass'}"
+
+
+def _equality(name: str, members: list[Member]) -> str:
+    """Returns the method that compares: mypyc compares objects whose class has none by their identity."""
+    compared = "".join(f" and self.{each.name} == other.{each.name}" for each in members if each.is_compared)
+    return f"def __eq__(self, other: object) -> bool: return isinstance(other, {name}){compared}"
 
 
 def _completion(name: str, members: list[Member], options: dict[str, bool]) -> str:

@@ -1,4 +1,4 @@
-"""Puts the libraries of `build/compiled` into the wheel, if REPLOG_COMPILED is set; hatchling runs it at every build."""
+"""Puts the libraries of `build/compiled` into the wheel, if REPLOG_COMPILED is set. hatchling runs it."""
 
 from __future__ import annotations
 
