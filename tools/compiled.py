@@ -2,7 +2,7 @@
 
 `build` makes `build/compiled` if it was not made from the present files. `check` runs the bundled scenarios with it and
 with the interpreter, and compares their trace hashes. Exit status: 0; 1 if a hash differs, or for `status` if
-`build/compiled` is missing or was made from other files; 2 if it cannot be built.
+`build/compiled` is missing or was made from other files; 2 if it cannot be built; 3 if there is no C compiler.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from native_build import BUILT, ROOT, BuildError, is_made, make
+from native_build import BUILT, ROOT, BuildError, NoCompiler, is_made, make
 from native_form import FormError
 
 HASHES = ROOT / "tools" / "trace_hashes.py"
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{make()} modules are compiled: {BUILT}", flush=True)
     except (BuildError, FormError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+        return 3 if isinstance(error, NoCompiler) else 2
     return 0 if given.command == "build" else check(given.seeds, given.scenarios)
 
 

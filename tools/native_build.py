@@ -111,6 +111,10 @@ class BuildError(Exception):
     """The compiled build cannot be made; the message says what is missing or what failed."""
 
 
+class NoCompiler(BuildError):
+    """This machine has no C compiler, or no header files for it."""
+
+
 def is_made() -> bool:
     """Whether `build/compiled` was made from the files of the checkout as they are now."""
     digest = BUILT / _DIGEST
@@ -177,12 +181,12 @@ def _copy(path: Path, target: Path) -> None:
 
 
 def _compiler() -> list[str]:
-    """Returns the command of the C compiler. Raises BuildError if it or Python's header files are missing."""
+    """Returns the command of the C compiler. Raises NoCompiler if it or Python's header files are missing."""
     command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     if shutil.which(command[0]) is None:
-        raise BuildError(f"no C compiler: {command[0]} is not on PATH")
+        raise NoCompiler(f"no C compiler: {command[0]} is not on PATH")
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
-        raise BuildError("Python.h is missing: install the header files of this Python (python3-dev)")
+        raise NoCompiler("Python.h is missing: install the header files of this Python (python3-dev)")
     return command
 
 
