@@ -9,6 +9,8 @@ from sim.checkers.ghost import PartitionGhost
 
 # What a decision of the controller, and the way to a broker, may take beyond the time-outs.
 BOUND_US = 1_000_000
+# Later than any time: a process that was not heard yet.
+UNHEARD_US = 1 << 62
 
 
 @final
@@ -55,7 +57,7 @@ class FailOver:
     def on_heartbeat(self, broker: int, metadata_offset: int, now_us: int) -> None:
         """Notes a heartbeat that the controller has answered."""
         pulse = self._pulses.get(broker)
-        if pulse is None or now_us - pulse.last_us > self._gap_us:
+        if pulse is None or pulse.since_us == UNHEARD_US or now_us - pulse.last_us > self._gap_us:
             pulse = self._pulses[broker] = Pulse(now_us)
         pulse.last_us, pulse.metadata_offset = now_us, metadata_offset
 
@@ -71,10 +73,10 @@ class FailOver:
         self._offline.add((broker, partition))
 
     def on_broker_started(self, broker: int) -> None:
-        """Notes a new process: what was heard of the one before says nothing about its disks."""
+        """Notes a new process: what was heard of the one before says nothing about it or its disks."""
         pulse = self._pulses.get(broker)
         if pulse is not None:
-            pulse.since_us = pulse.last_us
+            pulse.since_us = UNHEARD_US
         self._offline = {each for each in self._offline if each[0] != broker}
 
     def look(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import final
 
 _MIB = 1 << 20
+# Later than any time: a fault without an end of its own.
+UNTIL_HEALED = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,13 +21,13 @@ class DiskCosts:
 
 @final
 class Meter:
-    """Counts the calls since `take_us`. `slow_us` is what a fault adds to each call."""
+    """Counts the calls since `take_us`. `slow_us` is what a fault adds to each call until the time `slow_until_us`."""
 
-    __slots__ = ("_bytes", "_calls", "_syncs", "costs", "slow_us")
+    __slots__ = ("_bytes", "_calls", "_syncs", "costs", "slow_until_us", "slow_us")
 
     def __init__(self, costs: DiskCosts) -> None:
         self.costs = costs
-        self.slow_us = 0
+        self.slow_us, self.slow_until_us = 0, UNTIL_HEALED
         self._calls = self._syncs = self._bytes = 0
 
     def call(self, size_bytes: int = 0) -> None:
@@ -36,13 +38,17 @@ class Meter:
     def sync(self) -> None:
         self._syncs += 1
 
-    def take_us(self) -> int:
-        """Returns what the calls since the last `take_us` cost."""
+    def take_us(self, now_us: int) -> int:
+        """Returns what the calls since the last `take_us` cost, if the first of them is made now.
+
+        Calls that come after the end of a slow time cost what they always do.
+        """
         costs = self.costs
+        slow_us = min((self._calls + self._syncs) * self.slow_us, max(0, self.slow_until_us - now_us))
         spent_us = (
             self._calls * costs.call_us
             + self._syncs * costs.sync_us
-            + (self._calls + self._syncs) * self.slow_us
+            + slow_us
             + self._bytes * costs.mib_us // _MIB
         )
         self._calls = self._syncs = self._bytes = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
+from sim.disk.costs import UNTIL_HEALED
 from sim.faults.targets import Process, Site, Targets
 from sim.hosts.node import Node
 from sim.scenario.link_steps import SlowCpu
@@ -29,7 +30,10 @@ class MachineFaults:
         self._targets.bind(step, nodes)
         for node in nodes:
             self._site.tell(f"the disk of {node.name} takes {step.by / 1000:g} ms longer for each call")
-            node.disk.meter.slow_us = step.by
+            meter = node.disk.meter
+            meter.slow_us, meter.slow_until_us = step.by, UNTIL_HEALED
+            if step.lasting is not None:
+                meter.slow_until_us = self._site.world.now_us + step.lasting
             self._steps += 1
             self._slowed[node.name] = self._steps
             if step.lasting is not None:

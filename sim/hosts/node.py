@@ -136,7 +136,7 @@ class Node(Shell):
         self.life = Life(f"{self.name}#{self.starts}")
         self._began_us = self.world.now_us
         self.clock.begin_life()
-        self.disk.meter.take_us()
+        self.disk.meter.take_us(self.world.now_us)
         self.disk.begin_life()
         self.damage = ""
         self.trace.fields(self.world.now_us, self.name, "start", (("life", self.starts),))
@@ -164,7 +164,7 @@ class Node(Shell):
                 self.perform(effects)
 
     def _disk_us(self) -> int:
-        return self.disk.meter.take_us()
+        return self.disk.meter.take_us(self.world.now_us)
 
     def crash(self) -> None:
         """End the process as `kill -9` does."""

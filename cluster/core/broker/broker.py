@@ -98,7 +98,7 @@ class Broker:
 
     @property
     def applied_offset(self) -> int:
-        """The offset of the image that the roles of all replicas rest on; -1 before the first one."""
+        """The offset of the image that the roles of all replicas rest on; -1 while it has none."""
         return self._publication.applied_offset
 
     def replicas(self) -> Mapping[TopicPartition, Replica]:

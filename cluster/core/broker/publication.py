@@ -26,7 +26,7 @@ class Publication:
         self._context = context
         self._roles = roles
         self.is_published = False
-        # The offset of the image that was applied to the roles last; -1 before the first one.
+        # The offset of the image that was applied to the roles last; -1 while there are none.
         self.applied_offset = -1
         self._first_high_watermark: int | None = None
         # The broker epoch of the last life that another process has replaced.
@@ -65,6 +65,7 @@ class Publication:
         self._superseded_epoch = self._context.broker_epoch
         self.is_published = False
         self._roles.step_down()
+        self.applied_offset = -1
         assert not self.may_publish(), (self._context.broker_epoch, self._superseded_epoch)
         return True
 

@@ -237,6 +237,8 @@ def test_brk3_a_process_with_a_stale_broker_epoch_steps_down_at_once() -> None:
     effects = setup.answer(call, BrokerHeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH))
     assert error_of(effects) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert observed(effects, "broker.superseded") == [{"broker_epoch": BROKER_EPOCH}]
+    # It has no roles any more, and so they rest on nothing.
+    assert setup.broker.applied_offset == -1
     assert produce_error(setup) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     # Nothing that the metadata says counts, until the process is registered again.
     setup.metadata(LED_BY_OTHER)

@@ -14,10 +14,11 @@ OVERDUE_MS = 2_800
 
 @final
 class Cluster:
-    """Partition t-0 of brokers 1 to 3, led by broker 1 in epoch 0, whose heartbeats come every 400 ms."""
+    """Partition t-0 of brokers 1 to 3, led by broker 1 in epoch 0, whose heartbeats come every 400 ms or as told."""
 
-    def __init__(self) -> None:
-        self.fail_over = FailOver(session_timeout_us=1_800_000, heartbeat_us=BEAT_MS * 1_000)
+    def __init__(self, beat_ms: int = BEAT_MS) -> None:
+        self.beat_ms = beat_ms
+        self.fail_over = FailOver(session_timeout_us=1_800_000, heartbeat_us=beat_ms * 1_000)
         self.partition = PartitionGhost("t-0")
         self.partition.isr = (1, 2, 3)
         self.active: tuple[int, ...] = (1, 2, 3)
@@ -38,7 +39,7 @@ class Cluster:
         while self.now_us < end_us:
             for broker in beating:
                 self.fail_over.on_heartbeat(broker, self.metadata_offset, self.now_us)
-            self.now_us += BEAT_MS * 1_000
+            self.now_us += self.beat_ms * 1_000
             found += self.fail_over.look(
                 {"t-0": self.partition},
                 {"t-0": 9},
@@ -87,6 +88,14 @@ def test_a_broker_whose_process_is_new_could_not_lead_before() -> None:
     cluster.fail_over.on_broker_started(2)
     assert cluster.pass_time(400, beating=(2,)) == []
     assert len(cluster.pass_time(9_000, beating=(2,))) == 1
+    # Also a process of which nothing was heard yet, soon after the last heartbeat of the one before.
+    cut = Cluster(beat_ms=1_000)
+    cut.partition.isr = (2,)
+    cut.fail_over.on_offline(2, "t-0")
+    cut.lead(-1)
+    assert cut.pass_time(2_000, beating=(2,)) == []
+    cut.fail_over.on_broker_started(2)
+    assert cut.pass_time(2_000, beating=()) == []
     # The silence of a leader counts from the last heartbeat of the process before.
     led = Cluster()
     led.fail_over.on_broker_started(1)
