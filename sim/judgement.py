@@ -218,7 +218,7 @@ class FinalLogs:
     def _judge_sequences(self, name: str, reader: LogReader) -> None:
         if not self._logs.is_compacted(name):
             batches = (RecordBatch(data, 0, place.size_bytes) for place, data in reader.batches())
-            for what in sequence_findings(name, batches):
+            for what in sequence_findings(name, batches, self._jury.ghost.partition(name).may_forget):
                 self._jury.report(PRODUCER_SEQUENCES, what)
 
     def _judge_indexes(self, who: str, reader: LogReader) -> None:

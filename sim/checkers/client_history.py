@@ -16,11 +16,12 @@ class ClientHistoryCheck:
 
     A record that was acknowledged without an offset is in the log; with acks=0, it was in a request at least. A record
     whose send was refused, or that nobody sent, was never read. The records of one life of an idempotent producer are
-    in each log in the order of their sends, and so are the acknowledged ones of a producer with one request in flight.
-    A consumer reads no offset twice unless its position moved back, and read every record below its position, unless
-    its topic was deleted meanwhile, or the log of a leader began after the record or had it compacted away: the log of
-    a later leader, or its files, may begin before, or have it still. Every send has its outcome in time. Excused losses
-    (see the ghost) break no rule. What Jepsen's Kafka workload has a name for begins with that name.
+    in each log in the order of their sends, unless a log began between them, and so are the acknowledged ones of a
+    producer with one request in flight. A consumer reads no offset twice unless its position moved back, and read every
+    record below its position, unless its topic was deleted meanwhile, or the log of a leader began after the record or
+    had it compacted away: the log of a later leader, or its files, may begin before, or have it still. Every send has
+    its outcome in time. Excused losses (see the ghost) break no rule. What Jepsen's Kafka workload has a name for
+    begins with that name.
     """
 
     name = "client-history"
@@ -76,16 +77,17 @@ class ClientHistoryCheck:
     def _out_of_order(self) -> Iterator[str]:
         places = {send.value: place for place, send in enumerate(self._history.sends)}
         for partition, log in self._logs.items():
-            latest: dict[tuple[str, int], SendOperation] = {}
+            latest: dict[tuple[str, int], tuple[int, SendOperation]] = {}
+            ghost = self._ghost.partition(partition)
             for offset in sorted(log):
                 send = self._sends.get(log[offset])
                 if send is None or not self._keeps_order(send, offset):
                     continue
-                before = latest.setdefault((send.producer, send.life), send)
-                if places[send.value] < places[before.value]:
+                at, before = latest.setdefault((send.producer, send.life), (offset, send))
+                if places[send.value] < places[before.value] and not ghost.may_forget(at, offset):
                     what = f"offset {offset} holds {send.value!r}, sent before {before.value!r}"
                     yield f"nonmonotonic-send: {partition}: {what}"
-                latest[send.producer, send.life] = send
+                latest[send.producer, send.life] = offset, send
 
     def _keeps_order(self, send: SendOperation, offset: int) -> bool:
         """Whether the record at `offset` has its place by the order of sends.

@@ -99,6 +99,7 @@ class PartitionGhost:
         "leader",
         "leader_log_start",
         "log_start",
+        "log_starts",
         "lost",
         "min_isr",
         "name",
@@ -117,6 +118,8 @@ class PartitionGhost:
         self.retention_bytes: int | None = None
         # The greatest offset at which a log has begun.
         self.log_start = 0
+        # Every offset at which a log has begun, but 0.
+        self.log_starts: dict[int, None] = {}
         # The greatest offset at which a leader's log has begun. Consumers were sent there.
         self.leader_log_start = 0
         self.images: dict[int, Image] = {}
@@ -146,6 +149,14 @@ class PartitionGhost:
         if image is None:
             image = self.images[broker] = Image()
         return image
+
+    def may_forget(self, before: int, offset: int) -> bool:
+        """Whether the leader that appends at `offset` may not know the producer of the record at `before` any more.
+
+        A start reads no record below the log start into the state of producers (UnifiedLog.rebuildProducerState), and
+        the first batch of an unknown producer is taken with any sequence (KIP-360).
+        """
+        return any(before < start <= offset for start in self.log_starts)
 
     @property
     def keeps_synced(self) -> bool:
@@ -357,6 +368,7 @@ class Ghost:
         if image.lost_from is not None and image.chain.end >= partition.truth.end:
             image.caught_up()
         partition.log_start = max(partition.log_start, sighting.start)
+        partition.log_starts[sighting.start] = None
         if image.leads:
             partition.leader_log_start = max(partition.leader_log_start, sighting.start)
 

@@ -46,9 +46,9 @@ class HistoryCheck:
     """Five rules over the whole history.
 
     No acknowledged record is lost, except the excused ones (see the ghost). None was read at or above the high
-    watermark. None of an idempotent producer is at two offsets. None was invented. A record that was read stays at its
-    offset. What Jepsen's Kafka workload has a name for begins with that name. `excused` counts the lost and excused
-    records, by reason.
+    watermark. None of an idempotent producer is at two offsets, unless a log began between them. None was invented. A
+    record that was read stays at its offset. What Jepsen's Kafka workload has a name for begins with that name.
+    `excused` counts the lost and excused records, by reason.
     """
 
     name = "history"
@@ -121,10 +121,17 @@ class HistoryCheck:
                     yield f"{partition}: offset {offset} holds {value!r}, which nobody sent"
                 elif sent.outcome is Outcome.FAIL:
                     yield f"{partition}: offset {offset} holds {value!r}, whose send was refused"
-                elif value in first_at and sent.is_idempotent:
+                elif (
+                    value in first_at
+                    and sent.is_idempotent
+                    and not self._is_forgotten(first_at[value], offset)
+                ):
                     places = f"{first_at[value]} and at {(partition, offset)}"
                     yield f"duplicate: {value!r} of an idempotent producer is at {places}"
                 first_at.setdefault(value, (partition, offset))
+
+    def _is_forgotten(self, place: tuple[str, int], offset: int) -> bool:
+        return self._ghost.partition(place[0]).may_forget(place[1], offset)
 
     def _misread(self) -> Iterator[str]:
         for read in self._history.reads:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sim.checkers.client_history import ClientHistoryCheck
 from sim.checkers.ghost import Excuse, Ghost
+from sim.checkers.history import HistoryCheck
 from sim.checkers.producer_sequences import sequence_findings
 from sim.checkers.sightings import BecameFollower, BecameLeader, LogStarted
 from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
@@ -170,13 +171,35 @@ def batch_of(epoch: int, sequence: int, count: int = 1, *, producer_id: int = 5)
 
 
 def faults(*batches: RecordBatch) -> int:
-    return len(list(sequence_findings(P, batches)))
+    return len(list(sequence_findings(P, batches, Ghost().partition(P).may_forget)))
 
 
 def test_sequences_of_a_producer_have_no_gap_and_nothing_twice() -> None:
     assert not faults(batch_of(0, 3, 2), batch_of(0, 9, producer_id=6), batch_of(0, 5), batch_of(0, 6))
     assert faults(batch_of(0, 3), batch_of(0, 5)) == 1
     assert faults(batch_of(0, 3), batch_of(0, 4), batch_of(0, 4)) == 1
+
+
+def test_a_producer_whose_records_were_below_a_log_start_may_send_them_again() -> None:
+    ghost = Ghost()
+    history = history_of(sent("a", Outcome.OK, offset=6), sent("b", Outcome.OK, offset=7))
+    twice = {3: "a", 4: "b", 6: "a", 7: "b"}
+    batches = [batch_of(0, 3), batch_of(0, 4), batch_of(0, 3)]
+    batches[2].base_offset = 6
+
+    def findings() -> list[str]:
+        return [
+            *HistoryCheck(history, ghost, {P: twice}).findings(),
+            *ClientHistoryCheck(history, ghost, {P: twice}).findings({P: twice}),
+            *sequence_findings(P, batches, ghost.partition(P).may_forget),
+        ]
+
+    names = [each.partition(":")[0] for each in findings()]
+    assert names == ["duplicate", "duplicate", "nonmonotonic-send", P]
+    # A log that begins at 6 has forgotten both; one that begins at 8 came too late.
+    for start, count in ((8, 4), (6, 0)):
+        ghost.apply(ghost.partition(P), LogStarted(1, P, start))
+        assert len(findings()) == count, (start, findings())
 
 
 def test_later_epoch_begins_with_sequence_0() -> None:
