@@ -161,6 +161,44 @@ def producers_truncate(size: int, root: Path) -> Once:
     return once
 
 
+def producers_truncate_tail(size: int, root: Path) -> Once:
+    """Truncate the last ten of n batches, one of each producer, without a snapshot, as a follower does."""
+    # Revisions on which the other rows are measured too do not have it.
+    from cluster.core.broker.maintenance import PRODUCERS_A_ROLL
+
+    directories = (root / f"t-{number}" for number in count())
+
+    def once() -> Sample:
+        directory = next(directories)
+        write_producers(directory, size)
+        log = open_committed(directory, clean=False, config=ROOMY)
+        log.producers.delete_snapshots_before(size + 1)
+        log.flushes.most_in_a_roll = PRODUCERS_A_ROLL
+        return _truncated_in_slices(log, size - 10)
+
+    return once
+
+
+def _truncated_in_slices(log: PartitionLog, offset: int) -> Sample:
+    def step() -> bool:
+        # As a follower does: `Truncations.truncate_in_part`.
+        if not log.truncation.prepare(offset, now_ms=FIRST_TIMESTAMP):
+            return True
+        log.truncate_to(offset, now_ms=FIRST_TIMESTAMP)
+        return False
+
+    with Steps() as taken:
+        while taken.step(step):
+            pass
+        written = log.flushes.begin_snapshot()
+        assert written is not None, offset
+        taken.job(written)
+        taken.step(log.flushes.snapshot_done)
+    assert len(log.producers.producers) == offset, (len(log.producers.producers), offset)
+    log.close_handles()
+    return taken.total
+
+
 def _with_epochs(size: int, root: Path) -> PartitionLog:
     write_one_segment(root / "t-0", (one_record(offset, leader_epoch=offset) for offset in range(size)))
     log = open_committed(root / "t-0", clean=False)
@@ -246,6 +284,13 @@ ROWS: Final = [
         sizes=PRODUCERS,
         most=LINEAR,
         prepare=producers_truncate,
+    ),
+    Row(
+        name="producers-truncate-tail",
+        what="a truncation of ten of n producers without a snapshot",
+        sizes=PRODUCERS,
+        most=LINEAR,
+        prepare=producers_truncate_tail,
     ),
     Row(name="epoch-begins", what="an epoch after n others", sizes=EPOCHS, most=LINEAR, prepare=epoch_begins),
     Row(

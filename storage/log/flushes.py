@@ -155,6 +155,18 @@ class Flushes:
         else:
             producers.take_snapshot()
 
+    def save_producers(self) -> None:
+        """Save the producers of a log that was truncated, in this step or by a job as after a roll. Raises OSError.
+
+        A job that still writes the file of a snapshot which the truncation has dropped goes on. Then there is none: a
+        start reads more of the log's batches.
+        """
+        producers = self._producers
+        if len(producers.producers) <= self.most_in_a_roll:
+            producers.take_snapshot()
+        elif self.snapshot is None:
+            self.snapshot = producers.prepare_snapshot(self._local.recovery_point)
+
     def begin_snapshot(self) -> PreparedSnapshot | None:
         """Returns what a job must call, after which `snapshot_done` must be called; None if one is being written."""
         snapshot = self.snapshot
@@ -170,8 +182,10 @@ class Flushes:
         """
         snapshot, self.snapshot = self.snapshot, None
         assert snapshot is not None and snapshot.is_begun, snapshot
-        # A segment that was deleted meanwhile needs none.
-        is_kept = not snapshot.is_dropped and snapshot.offset in self._local.segments
+        # A segment that was deleted meanwhile needs none, and that of a truncation is outdated by a roll.
+        segments, offset = self._local.segments, snapshot.offset
+        is_wanted = offset in segments or offset > segments.active.base_offset
+        is_kept = is_wanted and not snapshot.is_dropped
         with self._online.during("snapshot", refuses=False):
             self._producers.end_snapshot(is_kept=is_kept)
             if not is_kept:

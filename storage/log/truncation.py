@@ -4,6 +4,7 @@ rules RT9 to RT12."""
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from typing import final
 
 from storage.leader_epochs import LeaderEpochCache
@@ -12,6 +13,7 @@ from storage.log.local_log import LocalLog
 from storage.log.marks import Marks
 from storage.log.online import Online
 from storage.producers.rebuild import rebuild_producer_state
+from storage.producers.reload import BATCHES_A_SLICE, ProducerReload
 from storage.producers.state import ProducerStateManager
 
 logger = logging.getLogger(__name__)
@@ -19,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @final
 class Truncation:
-    """Truncates one log and everything that depends on its end. It has no state of its own."""
+    """Truncates one log and everything that depends on its end."""
 
     __slots__ = (
         "_epochs",
@@ -29,6 +31,8 @@ class Truncation:
         "_online",
         "_producers",
         "_recalls_batches",
+        "_reload",
+        "batches_a_slice",
     )
 
     def __init__(
@@ -45,6 +49,72 @@ class Truncation:
         self._local, self._epochs, self._producers = local, epochs, producers
         self._marks, self._flushes, self._online = marks, flushes, online
         self._recalls_batches = recalls_batches
+        # The producers at the offset of a truncation that is being prepared.
+        self._reload: ProducerReload | None = None
+        # So many batches of producers are replayed in one step; `prepare` does more of them in slices.
+        self.batches_a_slice = BATCHES_A_SLICE
+
+    def prepare(self, offset: int, *, now_ms: int) -> bool:
+        """Do a slice of what takes long in `truncate_to(offset)`. Returns whether all of it is done, or nothing is.
+
+        Nothing of the log changes, except that a producer snapshot is deleted if it does not load. Each call that
+        returns False is to be followed by another one in a later step, or by `forget_prepared`. An append, a move of
+        the log start or a truncation in between makes the next call begin again. Raises StorageError.
+        """
+        self._online.check()
+        log_start_offset = min(offset, self._marks.log_start_offset)
+        if self._is_short(offset, log_start_offset):
+            self._reload = None
+            return True
+        reload = self._prepared_for(offset, log_start_offset)
+        if reload is None:
+            reload = self._reload = ProducerReload(
+                self._producers,
+                self._local.segments,
+                log_start_offset=log_start_offset,
+                offset=offset,
+                log_end_offset=self._local.log_end_offset,
+                batches_a_slice=self.batches_a_slice,
+            )
+        elif reload.is_done:
+            return True
+        with self._online.during("truncate", refuses=False):
+            reload.advance(now_ms)
+        return False
+
+    @property
+    def is_preparing(self) -> bool:
+        """Whether a state is kept for a truncation that has not come yet."""
+        return self._reload is not None
+
+    def forget_prepared(self) -> None:
+        """Forget the prepared truncation, if any: nobody wants it any more."""
+        self._reload = None
+
+    def _is_short(self, offset: int, log_start_offset: int) -> bool:
+        """Whether a truncation without preparation takes no longer than a slice, as far as offsets show it."""
+        if offset >= self._local.log_end_offset or offset < self._local.segments.first_base_offset:
+            return True
+        # Then nothing is replayed.
+        if self._producers.is_empty:
+            return True
+        if len(self._producers.producers) > self._flushes.most_in_a_roll:
+            return False
+        snapshots = self._producers.snapshot_offsets
+        older = bisect_right(snapshots, offset)
+        replayed_from = snapshots[older - 1] if older else 0
+        # No batch is without an offset.
+        return offset - max(replayed_from, log_start_offset) <= self.batches_a_slice
+
+    def _prepared_for(self, offset: int, log_start_offset: int) -> ProducerReload | None:
+        reload = self._reload
+        # All producers may have expired meanwhile. Then nothing is to come back.
+        if self._producers.is_empty:
+            return None
+        if reload is None or reload.log_end_offset != self._local.log_end_offset:
+            return None
+        is_same = (reload.offset, reload.log_start_offset) == (offset, log_start_offset)
+        return reload if is_same else None
 
     def truncate_to(self, offset: int, *, now_ms: int) -> bool:
         """Drop the batch that holds `offset`, whole, and all after it. Returns whether records were dropped (RT9).
@@ -69,13 +139,16 @@ class Truncation:
     def _truncate(self, offset: int, now_ms: int) -> None:
         before, recovery_point = self._local.log_end_offset, self._local.recovery_point
         assert offset < before, (offset, before)
+        reload = self._prepared_for(offset, min(offset, self._marks.log_start_offset))
+        reloaded = None if reload is None or not reload.is_done else reload.state
+        self._reload = None
         self._flushes.truncated_to(offset)
         removed = self._local.truncate_to(offset, now_ms)
         self._producers.delete_snapshots_of(removed)
         self._epochs.truncate_from_end(offset)
         self._epochs.flush()
         self._marks.restart_at(min(offset, self._marks.log_start_offset))
-        self._rebuild_producers(offset, now_ms)
+        self._rebuild_producers(offset, now_ms, reloaded)
         self._marks.keep_high_watermark_within_log()
         assert self._local.log_end_offset == offset, (self._local.log_end, offset)
         assert self._marks.log_start_offset <= offset, (self._marks.log_start_offset, offset)
@@ -97,6 +170,7 @@ class Truncation:
     def _truncate_fully(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
         before, recovery_point = self._local.log_end_offset, self._local.recovery_point
         assert offset >= 0, offset
+        self._reload = None
         self._flushes.truncated_to(0)
         self._local.truncate_fully_and_start_at(offset, now_ms)
         self._epochs.clear_and_flush()
@@ -117,7 +191,9 @@ class Truncation:
         assert local.recovery_point <= local.log_end_offset, (local.recovery_point, local.log_end)
         assert high_watermark <= local.log_end_offset, (high_watermark, local.log_end)
 
-    def _rebuild_producers(self, last_offset: int, now_ms: int) -> None:
+    def _rebuild_producers(
+        self, last_offset: int, now_ms: int, reloaded: ProducerStateManager | None = None
+    ) -> None:
         rebuild_producer_state(
             self._producers,
             self._local.segments,
@@ -126,4 +202,6 @@ class Truncation:
             now_ms=now_ms,
             is_clean=False,
             recalls_batches=self._recalls_batches,
+            reloaded=reloaded,
+            save=self._flushes.save_producers,
         )

@@ -5,10 +5,11 @@ Kafka: UnifiedLog.rebuildProducerState, loadProducersFromRecords; rules PS24, PS
 
 from __future__ import annotations
 
-from storage.errors import CorruptBatch, InvalidRecord, InvalidTransactionState
+from collections.abc import Callable
+
 from storage.producers.recall import recall_batches
+from storage.producers.replay import end_of_replay, replay_segment
 from storage.producers.state import ProducerStateManager
-from storage.segment import LogSegment
 from storage.segment.segments import LogSegments
 
 
@@ -21,9 +22,12 @@ def rebuild_producer_state(
     now_ms: int,
     is_clean: bool,
     recalls_batches: bool = False,
+    reloaded: ProducerStateManager | None = None,
+    save: Callable[[], object] | None = None,
 ) -> None:
-    """Bring `producers` to the state at `last_offset` (exclusive), and take a snapshot of it.
+    """Bring `producers` to the state at `last_offset` (exclusive), and `save` it; by default in a snapshot at once.
 
+    `reloaded` is the state at that offset if it was built before (`reload.py`): it is taken over, nothing is replayed.
     With `recalls_batches` the state has more batches of each producer than a snapshot has (`recall.py`). A log without
     any snapshot after a clean stop was written before snapshots existed: nothing is scanned, and no producer is known
     (T45). Raises CorruptBatch, with the place, for batches that no broker can have written.
@@ -34,11 +38,11 @@ def rebuild_producer_state(
             producers.take_snapshot()
         return
     was_empty = producers.is_empty and producers.map_end_offset >= last_offset
-    producers.truncate_and_reload(log_start_offset, last_offset, now_ms)
+    producers.truncate_and_reload(log_start_offset, last_offset, now_ms, reloaded)
     if last_offset > producers.map_end_offset and not was_empty:
         _replay_segments(producers, segments, log_start_offset, last_offset)
     producers.reached(last_offset)
-    producers.take_snapshot()
+    (save or producers.take_snapshot)()
     if recalls_batches:
         recall_batches(producers, segments, log_start_offset=log_start_offset)
     assert producers.map_end_offset == last_offset, (producers.map_end_offset, last_offset)
@@ -53,30 +57,9 @@ def _replay_segments(
     producers: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int
 ) -> None:
     snapshot_offsets = _snapshot_offsets(segments, last_offset)
-    segment_of_last = segments.floor(last_offset)
     for segment in segments.values(producers.map_end_offset, last_offset):
         start_offset = max(segment.base_offset, producers.map_end_offset, log_start_offset)
         producers.reached(start_offset)
         if segment.base_offset in snapshot_offsets:
             producers.take_snapshot()
-        end_position = segment.size_bytes
-        if segment is segment_of_last and (found := segment.translate_offset(last_offset)) is not None:
-            end_position = found.position
-        _replay_segment(producers, segment, start_offset, end_position)
-
-
-def _replay_segment(
-    producers: ProducerStateManager, segment: LogSegment, start_offset: int, end_position: int
-) -> None:
-    start = segment.translate_offset(start_offset)
-    if start is None:
-        return
-    for batch in segment.records.batches(start.position, end_position):
-        if batch.producer_id < 0:
-            continue
-        try:
-            completed = producers.replay(batch)
-            if completed is not None:
-                producers.complete_transaction(completed)
-        except (InvalidRecord, InvalidTransactionState) as error:
-            raise CorruptBatch(segment.path, batch.position, str(error)) from error
+        replay_segment(producers, segment, start_offset, end_of_replay(segments, segment, last_offset))

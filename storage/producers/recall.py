@@ -37,7 +37,8 @@ def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, lo
 
     Nothing else changes. Where the log cannot be read the caches stay as they are: a retry may then be unknown.
     """
-    if not producers.producers.may_have_earlier_batches(_is_incomplete):
+    # To ask more producers would take longer than to look back.
+    if not producers.producers.may_have_earlier_batches(_is_incomplete, RECALLED_BATCHES):
         return
     wanted: dict[int, ProducerStateEntry] = {}
     found: dict[int, list[CachedBatch]] = {}

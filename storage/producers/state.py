@@ -440,10 +440,28 @@ class ProducerStateManager:
             return False
         return wrap_int64(age_ms) >= self._producer_id_expiration_ms
 
-    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+    def empty_state(self, log_start_offset: int, log_end_offset: int) -> ProducerStateManager:
+        """An empty state beside this one, for a reload at `log_end_offset`, which deletes only what does not load."""
+        snapshots = self._snapshots
+        first, end = bisect_right(snapshots, log_start_offset), bisect_right(snapshots, log_end_offset)
+        return ProducerStateManager(
+            self._file_system,
+            self._directory,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            snapshots=snapshots[first:end],
+        )
+
+    def truncate_and_reload(
+        self,
+        log_start_offset: int,
+        log_end_offset: int,
+        now_ms: int,
+        reloaded: ProducerStateManager | None = None,
+    ) -> None:
         """Bring the state to `log_end_offset` or to the newest snapshot that is not above it (PS16).
 
-        The caller then replays the log from `map_end_offset` on. Raises OSError.
+        The caller then replays the log from `map_end_offset` on. A `reloaded` state, which `empty_state` has returned
+        and which was reloaded and replayed up to `log_end_offset`, is taken over instead. Raises OSError.
         """
         snapshots = self._snapshots
         kept_from = bisect_right(snapshots, log_start_offset)
@@ -457,8 +475,19 @@ class ProducerStateManager:
         if log_end_offset == self.map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
             return
+        if reloaded is not None:
+            self._take_over(reloaded)
+            return
         self._clear()
         self._load_newest_snapshot(log_start_offset, now_ms)
+
+    def _take_over(self, other: ProducerStateManager) -> None:
+        # The list of snapshots stays: others may have come or gone since. One that did not load is deleted, and a later
+        # reload finds that out.
+        assert self._prepared is None, self._prepared
+        assert other._directory == self._directory, (other._directory, self._directory)
+        self._producers, self._ongoing, self._completed = other._producers, other._ongoing, other._completed
+        self.last_snapshot_offset, self._map_end_offset = other.last_snapshot_offset, other._map_end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget all producers and delete all snapshots; the state is that of an empty log at `offset` (PS17).

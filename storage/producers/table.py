@@ -87,8 +87,15 @@ class ProducerTable(Mapping[int, ProducerStateEntry]):
         while piece := list(islice(entries, size)):
             yield piece
 
-    def may_have_earlier_batches(self, is_such: Callable[[ProducerStateEntry], bool]) -> bool:
-        """Whether some entry `is_such`, or is of the snapshot and holds a batch that is not its producer's first."""
+    def may_have_earlier_batches(
+        self, is_such: Callable[[ProducerStateEntry], bool], most_asked: int
+    ) -> bool:
+        """Whether some entry `is_such`, or is of the snapshot and holds a batch that is not its producer's first.
+
+        With more than `most_asked` entries in memory none is asked: each of them may be such.
+        """
+        if len(self._entries) > most_asked:
+            return True
         return any(map(is_such, self._entries.values())) or self._rows.may_have_earlier_batches()
 
     def encoded(self) -> bytes | bytearray:

@@ -199,6 +199,7 @@ class Roles:
             leader_epoch=replica.leader_epoch,
             log_end_offset=replica.log.local.log_end_offset,
         )
+        replica.log.truncation.forget_prepared()
         self._flushes.on_new_role(replica)
         self._context.advance_high_watermark(replica, now_ms)
         assert replica.follower is None, replica.name

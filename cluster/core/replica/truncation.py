@@ -77,6 +77,7 @@ class Truncations:
         The fetches find the rest (EPC-6, KAFKA-7164).
         """
         assert replica.leader is None, replica.name
+        replica.log.truncation.forget_prepared()
         point = self.strategy.on_new_epoch(replica.log)
         if point is not None:
             self.truncate(now_ms, replica, point)
@@ -105,13 +106,15 @@ class Truncations:
     def truncate_in_part(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         """Cuts to `to_offset` or, where that would delete many segments, to an offset above it. Raises StorageError.
 
-        Only for an answer to a fetch: what is left differs from the leader's log as before, so the answer to the next
-        fetch asks for the rest.
+        Where the log would replay many batches of producers, a slice of them is replayed and nothing is cut yet. Only
+        for an answer to a fetch: what is left differs from the leader's log as before, so the answer to the next fetch
+        asks for the rest.
         """
         segments = replica.log.local.segments
         if len(segments) > SEGMENTS_A_STEP:
             to_offset = max(to_offset, segments.last_base_offsets(SEGMENTS_A_STEP)[0])
-        self.truncate(now_ms, replica, to_offset)
+        if replica.log.truncation.prepare(to_offset, now_ms=now_ms):
+            self.truncate(now_ms, replica, to_offset)
 
     def truncate(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         """Cuts to `to_offset`, also below the follower's own high watermark (EPC-7); the log enforces EPC-8.

@@ -9,6 +9,7 @@ from cluster.core.effects import Send
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import NO_EPOCH, FetchRequest
 from cluster.core.replica.truncation import SEGMENTS_A_STEP, InFetchTruncation
+from storage.batch import Record, build_batch, stamp
 from tests.cluster.replica.setup import Setup, asked_of, diverging, observed, only_sent, stamped
 
 
@@ -62,6 +63,44 @@ def test_epc2_a_cut_through_many_segments_takes_several_rounds() -> None:
         ends.append(setup.end)
     # The segment at the cut stays, empty, and is the first of the next round.
     assert ends == [SEGMENTS_A_STEP + 3, 4, 1]
+
+
+def with_many_producers(producers: int) -> tuple[Setup, Send]:
+    """Return a follower with a batch of each producer, all of epoch 2, and a fetch in flight.
+
+    It replays three batches in a step.
+    """
+    setup, send = following()
+    setup.replica.log.truncation.batches_a_slice = 3
+    for offset in range(producers):
+        batch = bytearray(
+            build_batch([Record(0, 0, None, b"x")], producer_id=offset, producer_epoch=0, base_sequence=0)
+        )
+        stamp(batch, 0, base_offset=offset, partition_leader_epoch=2)
+        send = only_sent(setup.answer_fetch(send, records=bytes(batch)), FetchRequest)
+    return setup, send
+
+
+def test_epc2_a_cut_that_replays_many_batches_of_producers_takes_several_rounds() -> None:
+    setup, send = with_many_producers(10)
+    ends = []
+    # The load, then 3, 3 and 2 batches, then the cut.
+    for _ in range(5):
+        send = only_sent(setup.answer_fetch(send, diverging=diverging(2, 8)), FetchRequest)
+        assert (asked_of(send).fetch_offset, asked_of(send).last_fetched_epoch) == (setup.end, 2)
+        ends.append(setup.end)
+    assert ends == [10, 10, 10, 10, 8]
+    assert sorted(setup.replica.log.producers.producers) == list(range(8))
+
+
+def test_epc2_a_replica_that_becomes_leader_forgets_the_cut_that_it_has_prepared() -> None:
+    setup, send = with_many_producers(10)
+    setup.answer_fetch(send, diverging=diverging(2, 8))
+    truncation = setup.replica.log.truncation
+    assert truncation.is_preparing
+    setup.place(leader=1, leader_epoch=10)
+    assert not truncation.is_preparing
+    assert setup.end == 10
 
 
 def test_fet11_a_follower_far_above_the_leaders_end_is_cut_in_several_rounds() -> None:
