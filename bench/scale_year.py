@@ -174,6 +174,8 @@ def producers_truncate_tail(size: int, root: Path) -> Once:
         log = open_committed(directory, clean=False, config=ROOMY)
         log.producers.delete_snapshots_before(size + 1)
         log.flushes.most_in_a_roll = PRODUCERS_A_ROLL
+        # In memory, as after the append of its batch.
+        assert all(map(log.producers.last_entry, range(size))), size
         return _truncated_in_slices(log, size - 10)
 
     return once

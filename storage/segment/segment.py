@@ -475,7 +475,12 @@ class LogSegment:
             self._created_ms = now_ms
             self._first_batch_timestamp = self._first_set_timestamp = None
         self._bytes_since_last_index_entry = 0
-        if self.max_timestamp.timestamp >= 0:
+        known, indexed = self._max_timestamp, self.time_index.last_entry
+        # Nothing is above what nothing was above before the cut. Where all timestamps are equal, the index has a single
+        # entry, and all batches would be read.
+        if known is not None and known.timestamp == indexed.timestamp >= 0:
+            self._max_timestamp = indexed
+        elif self.max_timestamp.timestamp >= 0:
             self._max_timestamp = self._read_largest_timestamp()
         assert found is None or self.records.size_bytes == found.position, (self.records.size_bytes, found)
         return removed_bytes

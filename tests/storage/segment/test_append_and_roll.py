@@ -373,6 +373,20 @@ def test_ls13_the_cut_is_on_disk() -> None:
     assert len(disk.durable_bytes(log_path(DIRECTORY, 0))) == 3 * SIZE
 
 
+def test_ls13_batches_of_equal_timestamps_are_not_read_again_at_a_cut() -> None:
+    file_system = new_file_system()
+    segment = open_segment(file_system, config=EACH)
+    for offset in range(6):
+        append_batch(segment, batch(offset, timestamp=NOW_MS))
+    file = file_system.open(log_path(DIRECTORY, 0), OpenMode.WRITE)
+    # Whoever walks over the batches stops at the size field of this one.
+    file.write_at(2 * SIZE + 8, bytes(4))
+    file.close()
+    segment.truncate_to(5, NOW_MS)
+    assert segment.max_timestamp.timestamp == NOW_MS
+    assert segment.records.size_bytes == 5 * SIZE
+
+
 @pytest.mark.parametrize("config", [EACH, TWO])
 def test_ls13_the_greatest_timestamp_is_that_of_the_kept_batches(config: LogConfig) -> None:
     segment = open_segment(new_file_system(), config=config)
