@@ -13,8 +13,9 @@ from storage.producers.replay import end_of_replay, replay_segment
 from storage.producers.state import ProducerStateManager
 from storage.segment.segments import LogSegments
 
-# A replay of so many takes 12 to 30 ms.
-BATCHES_A_SLICE: Final = 8000
+# A replay of so many takes 7 ms. A full garbage collection in between walks the entries of both states: with 200,000
+# producers it takes some 45 ms more, once in fifty slices.
+BATCHES_A_SLICE: Final = 4000
 # The look-up of its first batch takes as long as so many.
 BATCHES_FOR_A_SEGMENT: Final = 50
 
