@@ -180,12 +180,16 @@ class SimFile:
             self._owner.handles.remove(self)
 
     def _look_again(self) -> None:
-        """Look for the file at its name, and at the one before the last rename. Raises OSError if it is at neither:
-        FileNotFoundError, or ESTALE where another file took its place.
+        """Look for the file at its name, and at the one before the last rename.
+
+        Raises FileNotFoundError if it is at neither, also where another file took its place.
         """
         found = [self._owner.file_at(name) for name in self._names]
-        if self._node not in found:
-            raise missing(self._path) if found == [None, None] else _refuse(errno.ESTALE, self._path)
+        if self._node in found:
+            return
+        if found == [None, None]:
+            raise missing(self._path)
+        raise FileNotFoundError(errno.ENOENT, "Another file took its place", self._path)
 
     def _check(self, verb: str, *, may_rest: bool = False) -> None:
         if self._life.dead:

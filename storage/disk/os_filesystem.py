@@ -317,7 +317,7 @@ class OsFile:
     def _opened_again(self) -> _Descriptor:
         """Returns a new descriptor of the file, which is looked for at its name and at the one before the last rename.
 
-        Raises OSError if the file is at neither: FileNotFoundError, or ESTALE where another file took its place.
+        Raises FileNotFoundError if the file is at neither, also where another file took its place.
         """
         if self._is_closed:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
@@ -332,8 +332,8 @@ class OsFile:
             if os.fstat(descriptor).st_ino == self._number:
                 return descriptor
             found_other = True
-        number = errno.ESTALE if found_other else errno.ENOENT
-        raise OSError(number, os.strerror(number), self._path)
+        why = "Another file took its place" if found_other else os.strerror(errno.ENOENT)
+        raise FileNotFoundError(errno.ENOENT, why, self._path)
 
 
 def _read_on(descriptor: int, position: int, size: int, data: bytes) -> bytes:

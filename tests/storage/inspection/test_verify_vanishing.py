@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from sim.disk import SimFileSystem
-from storage.disk.filesystem import File, OpenMode, join
+from storage.disk.filesystem import File, OpenMode, join, replace_file
 from storage.inspection.verify.partition import PartitionReport, verify_partition
 from tests.storage.logs import DIRECTORY, THREE, append_each, new_file_system, open_log
 from tests.storage.recovery.stopped_logs import file_of
@@ -32,6 +32,19 @@ class _Overtaken:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._file_system, name)
+
+
+class _Replaced(_Overtaken):
+    """A file system in which the file at `path` rests once it is open, and another one takes its name."""
+
+    def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:
+        looks = self.looks
+        file = super().open(path, mode, can_rest=can_rest)
+        if self.looks > looks:
+            data = file.read_at(0, file.size())
+            file.rest()
+            replace_file(self._file_system, path, data)
+        return file
 
 
 def twelve_records() -> SimFileSystem:
@@ -60,6 +73,15 @@ def test_a_segment_that_is_deleted_under_the_look_makes_it_start_again(suffix: s
     report = verified(overtaken, in_use=in_use)
     assert (report.segments, report.records, report.first_offset, report.log_end_offset) == (3, 9, 3, 12)
     assert report.problems == [] and report.error is None
+
+
+def test_a_file_that_another_replaces_while_it_rests_makes_the_look_start_again() -> None:
+    """A truncation and a roll may give the name of a segment to another file."""
+    file_system = twelve_records()
+    replaced = _Replaced(file_system, file_of(3), lambda: None)
+    report = verified(replaced)
+    assert (report.segments, report.records, report.problems) == (4, 12, [])
+    assert replaced.looks == 1
 
 
 def test_a_partition_deleted_during_verification_is_empty_while_a_node_is_running() -> None:
