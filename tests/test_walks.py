@@ -56,7 +56,7 @@ KINDS = (
         request=ProduceRequest,
         answers=(FetchResponse, FetchResponse),
         number=4,
-        most_calls=173,
+        most_calls=174,
         most_moves=107,
     ),
     Kind(
