@@ -172,7 +172,7 @@ def producers_truncate_tail(size: int, root: Path) -> Once:
         directory = next(directories)
         write_producers(directory, size)
         log = open_committed(directory, clean=False, config=ROOMY)
-        log.producers.delete_snapshots_before(size + 1)
+        log.producers.snapshots.delete_before(size + 1)
         log.flushes.most_in_a_roll = PRODUCERS_A_ROLL
         # In memory, as after the append of its batch.
         assert all(map(log.producers.last_entry, range(size))), size

@@ -88,6 +88,7 @@ LEFT_OUT = {
     "storage/producers/rebuild.py": _RARE,
     "storage/producers/recall.py": _RARE,
     "storage/producers/snapshot.py": _RARE,
+    "storage/producers/snapshot_files.py": _RARE,
     "storage/recovery": _RARE,
     "storage/segment/live_files.py": _RARE,
     "storage/segment/replace.py": _RARE,

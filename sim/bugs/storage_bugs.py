@@ -145,7 +145,9 @@ STORAGE_BUGS: tuple[Bug, ...] = (
     Bug(
         name="producer-snapshot-not-synced",
         story="Snapshots of the producers are never synced, so that a power loss tears them (KAFKA-9892).",
-        replacements=(Replacement(target="storage.producers.state:write_snapshot", make=_never_synced),),
+        replacements=(
+            Replacement(target="storage.producers.snapshot_files:write_snapshot", make=_never_synced),
+        ),
     ),
     _bug(
         "retention-takes-uncommitted",

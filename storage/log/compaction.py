@@ -211,7 +211,7 @@ class Compactions:
                 old,
                 delete=self._delete_files,
             )
-            self._producers.delete_snapshots_of(replaced)
+            self._producers.snapshots.delete_of(replaced)
         assert local.segments.get(cleaned.base_offset) is cleaned, (local.directory, cleaned)
         logger.info(
             "compacted: log=%s base_offset=%d segments=%d bytes_before=%d bytes=%d",
@@ -241,4 +241,4 @@ class Compactions:
                 now_ms,
                 delete=self._delete_files,
             )
-            self._producers.delete_snapshots_of(split.deleted)
+            self._producers.snapshots.delete_of(split.deleted)

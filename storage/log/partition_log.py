@@ -241,7 +241,7 @@ class PartitionLog:
             file_system.sync_directory(directory)
         self.local.directory = directory
         self.online.update_parent_directory(directory)
-        self.producers.update_parent_directory(directory)
+        self.producers.snapshots.update_parent_directory(directory)
         self.epochs.update_parent_directory(directory)
         # Files that are opened or renamed later are looked for there.
         assert dirname(self.local.segments.active.path) == directory, (self.local.segments.active, directory)

@@ -147,7 +147,7 @@ class Retention:
         with self._online.during("delete old segments", refuses=False):
             for segment in doomed:
                 self._retire(segment)
-            self._producers.delete_snapshots_of(doomed)
+            self._producers.snapshots.delete_of(doomed)
         logger.info("old segments deleted: log=%s segments=%d", self._local.directory, len(doomed))
         assert segments.first_base_offset == first_left.base_offset, (self._local.directory, first_left)
 

@@ -100,7 +100,7 @@ class Truncation:
             return True
         if len(self._producers.producers) > self._flushes.most_in_a_roll:
             return False
-        snapshots = self._producers.snapshot_offsets
+        snapshots = self._producers.snapshots.offsets
         older = bisect_right(snapshots, offset)
         replayed_from = snapshots[older - 1] if older else 0
         # No batch is without an offset.
@@ -144,7 +144,7 @@ class Truncation:
         self._reload = None
         self._flushes.truncated_to(offset)
         removed = self._local.truncate_to(offset, now_ms)
-        self._producers.delete_snapshots_of(removed)
+        self._producers.snapshots.delete_of(removed)
         self._epochs.truncate_from_end(offset)
         self._epochs.flush()
         self._marks.restart_at(min(offset, self._marks.log_start_offset))

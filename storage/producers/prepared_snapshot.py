@@ -83,3 +83,7 @@ class PreparedSnapshot:
         assert len(encoded) == len(entries) * ENTRY_BYTES, (len(encoded), len(entries))
         content = frame_entries(self._rows.merged_with(entries, encoded, self._is_taken))
         write_content(self._file_system, self.unfinished_path, content, sync=True)
+
+    def finish(self) -> None:
+        """Give the file that the call has written its name. Raises OSError."""
+        self._file_system.rename(self.unfinished_path, self.path)

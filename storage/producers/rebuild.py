@@ -32,7 +32,7 @@ def rebuild_producer_state(
     any snapshot after a clean stop was written before snapshots existed: nothing is scanned, and no producer is known
     (T45). Raises CorruptBatch, with the place, for batches that no broker can have written.
     """
-    if is_clean and producers.latest_snapshot_offset is None:
+    if is_clean and producers.snapshots.latest_offset is None:
         for offset in _snapshot_offsets(segments, last_offset):
             producers.reached(offset)
             producers.take_snapshot()

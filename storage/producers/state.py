@@ -12,18 +12,16 @@ producer id, `replay` for control batches and nothing for batches without a prod
 
 from __future__ import annotations
 
-import logging
-from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import final
 
 from storage.batch import RecordBatch
 from storage.batch.format import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from storage.batch.record import MAX_INT32, wrap_int64
-from storage.disk.filesystem import FileSystem, join
-from storage.errors import CorruptSnapshot, InvalidProducerEpoch, InvalidTransactionState
+from storage.disk.filesystem import FileSystem
+from storage.errors import InvalidProducerEpoch, InvalidTransactionState
 from storage.index.transaction_index import AbortedTransaction
 from storage.producers.entry import (
     BATCHES_KEPT,
@@ -36,14 +34,11 @@ from storage.producers.entry import (
     outside_transaction,
 )
 from storage.producers.prepared_snapshot import PreparedSnapshot
-from storage.producers.rows import SnapshotRows, read_rows
-from storage.producers.snapshot import list_snapshots, snapshot_name, write_snapshot
+from storage.producers.rows import SnapshotRows
+from storage.producers.snapshot_files import SnapshotFiles
 from storage.producers.table import ProducerTable
 from storage.producers.verification import TransactionVerifications, VerificationGuard
-from storage.segment import LogSegment
 from storage.segment.place import UNKNOWN_POSITION, UNKNOWN_SEGMENT, LogOffsetMetadata
-
-logger = logging.getLogger(__name__)
 
 LATE_TRANSACTION_BUFFER_MS = 300_000
 
@@ -62,23 +57,21 @@ class PreparedAppend:
 
 @final
 class ProducerStateManager:
-    """The producers of one log, up to `map_end_offset` (exclusive), and the snapshots in its `directory`.
+    """The producers of one log, up to `map_end_offset` (exclusive), and their `snapshots` on the disk.
 
     The log calls `reached` to move `map_end_offset` after each batch, even after one without a producer.
     """
 
     __slots__ = (
         "_completed",
-        "_directory",
-        "_file_system",
         "_map_end_offset",
         "_max_transaction_timeout_ms",
         "_ongoing",
         "_prepared",
         "_producer_id_expiration_ms",
         "_producers",
-        "_snapshots",
         "last_snapshot_offset",
+        "snapshots",
         "verifications",
         "verifies_transactions",
     )
@@ -91,13 +84,12 @@ class ProducerStateManager:
         producer_id_expiration_ms: int = 86_400_000,
         max_transaction_timeout_ms: int = 900_000,
         verifies_transactions: bool = False,
-        snapshots: Sequence[int] | None = None,
+        snapshot_offsets: Sequence[int] | None = None,
     ) -> None:
-        """Set up an empty state. `snapshots` are the offsets of those in the directory, ascending, if they are known
-        already: a directory of many segments takes long to list.
+        """Set up an empty state. `snapshot_offsets` are those of the snapshots in the directory, ascending, if they are
+        known already: a directory of many segments takes long to list.
         """
         assert producer_id_expiration_ms > 0, producer_id_expiration_ms
-        self._file_system, self._directory = file_system, directory
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._max_transaction_timeout_ms = max_transaction_timeout_ms
         self._producers = ProducerTable()
@@ -106,7 +98,7 @@ class ProducerStateManager:
         # Transactions whose marker is not below the high watermark yet, in the order of their markers. One that begins
         # after a later one is left out: it is never the first that is unstable. So first offsets ascend too.
         self._completed: deque[OngoingTransaction] = deque()
-        self._snapshots = list_snapshots(file_system, directory) if snapshots is None else list(snapshots)
+        self.snapshots = SnapshotFiles(file_system, directory, snapshot_offsets)
         self.last_snapshot_offset = 0
         self._prepared: PreparedSnapshot | None = None
         self._map_end_offset = 0
@@ -442,13 +434,11 @@ class ProducerStateManager:
 
     def empty_state(self, log_start_offset: int, log_end_offset: int) -> ProducerStateManager:
         """An empty state beside this one, for a reload at `log_end_offset`, which deletes only what does not load."""
-        snapshots = self._snapshots
-        first, end = bisect_right(snapshots, log_start_offset), bisect_right(snapshots, log_end_offset)
         return ProducerStateManager(
-            self._file_system,
-            self._directory,
+            self.snapshots.file_system,
+            self.snapshots.directory,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
-            snapshots=snapshots[first:end],
+            snapshot_offsets=self.snapshots.offsets_within(log_start_offset, log_end_offset),
         )
 
     def truncate_and_reload(
@@ -463,15 +453,7 @@ class ProducerStateManager:
         The caller then replays the log from `map_end_offset` on. A `reloaded` state, which `empty_state` has returned
         and which was reloaded and replayed up to `log_end_offset`, is taken over instead. Raises OSError.
         """
-        snapshots = self._snapshots
-        kept_from = bisect_right(snapshots, log_start_offset)
-        kept_to = max(bisect_right(snapshots, log_end_offset), kept_from)
-        self._delete_snapshots(snapshots[:kept_from] + snapshots[kept_to:])
-        assert not self._snapshots or self._snapshots[-1] <= log_end_offset, (self._snapshots, log_end_offset)
-        assert not self._snapshots or self._snapshots[0] > log_start_offset, (
-            self._snapshots,
-            log_start_offset,
-        )
+        self.snapshots.delete_outside(log_start_offset, log_end_offset)
         if log_end_offset == self.map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
             return
@@ -485,7 +467,8 @@ class ProducerStateManager:
         # The list of snapshots stays: others may have come or gone since. One that did not load is deleted, and a later
         # reload finds that out.
         assert self._prepared is None, self._prepared
-        assert other._directory == self._directory, (other._directory, self._directory)
+        directory = self.snapshots.directory
+        assert other.snapshots.directory == directory, (other.snapshots.directory, directory)
         self._producers, self._ongoing, self._completed = other._producers, other._ongoing, other._completed
         self.last_snapshot_offset, self._map_end_offset = other.last_snapshot_offset, other._map_end_offset
 
@@ -496,11 +479,10 @@ class ProducerStateManager:
         """
         assert offset >= 0, offset
         self._clear()
-        self._delete_snapshots(self._snapshots)
+        self.snapshots.delete_all()
         self.last_snapshot_offset = 0
         self._map_end_offset = offset
         assert self.is_empty, (self._producers, self._completed)
-        assert not self._snapshots, self._snapshots
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
         """Forget transactions that ended below the log start offset (PS18).
@@ -510,7 +492,8 @@ class ProducerStateManager:
         assert log_start_offset >= 0, log_start_offset
         self._remove_completed_below(log_start_offset)
         self._map_end_offset = max(self.map_end_offset, log_start_offset)
-        self.last_snapshot_offset = self._snapshots[-1] if self._snapshots else log_start_offset
+        latest = self.snapshots.latest_offset
+        self.last_snapshot_offset = log_start_offset if latest is None else latest
 
     def _clear(self) -> None:
         self._producers.clear()
@@ -520,20 +503,12 @@ class ProducerStateManager:
     def _load_newest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
         assert self.is_empty, (self._producers, self._completed)
         assert not self._ongoing, self._ongoing
-        while self._snapshots:
-            offset = self._snapshots[-1]
-            path = join(self._directory, snapshot_name(offset))
-            try:
-                rows = read_rows(self._file_system, path)
-            except (CorruptSnapshot, FileNotFoundError) as error:
-                logger.warning("producer snapshot dropped: path=%s reason=%s", path, error)
-                self._delete_snapshots([offset])
-                continue
+        offset, newest = log_start_offset, self.snapshots.read_newest()
+        if newest is not None:
+            offset, rows = newest
             self._drop_expired(rows, now_ms)
             self._load(rows)
-            self.last_snapshot_offset = self._map_end_offset = offset
-            return
-        self.last_snapshot_offset = self._map_end_offset = log_start_offset
+        self.last_snapshot_offset = self._map_end_offset = offset
 
     def _load(self, rows: SnapshotRows) -> None:
         self._producers.load(rows)
@@ -541,19 +516,6 @@ class ProducerStateManager:
             OngoingTransaction(producer_id, LogOffsetMetadata(first_offset))
             for producer_id, first_offset in rows.with_open_transactions()
         )
-
-    @property
-    def snapshot_offsets(self) -> list[int]:
-        """The offsets of the snapshots, ascending; a copy."""
-        return list(self._snapshots)
-
-    @property
-    def latest_snapshot_offset(self) -> int | None:
-        return self._snapshots[-1] if self._snapshots else None
-
-    @property
-    def oldest_snapshot_offset(self) -> int | None:
-        return self._snapshots[0] if self._snapshots else None
 
     def take_snapshot(self) -> str | None:
         """Save the state at `map_end_offset`, on the disk on return. Returns the path; None if a snapshot from there on
@@ -564,10 +526,8 @@ class ProducerStateManager:
         offset = self.map_end_offset
         if offset <= self.last_snapshot_offset:
             return None
-        path = write_snapshot(
-            self._file_system, self._directory, offset, self._producers.encoded(), sync=True
-        )
-        self._note_snapshot(offset)
+        path = self.snapshots.write(offset, self._producers.encoded())
+        self.last_snapshot_offset = offset
         return path
 
     def prepare_snapshot(self, recovery_point: int) -> PreparedSnapshot | None:
@@ -580,8 +540,8 @@ class ProducerStateManager:
         if offset <= self.last_snapshot_offset:
             return None
         self._prepared = PreparedSnapshot(
-            self._file_system,
-            self._directory,
+            self.snapshots.file_system,
+            self.snapshots.directory,
             offset,
             *self._producers.parts(),
             recovery_point=recovery_point,
@@ -592,81 +552,9 @@ class ProducerStateManager:
         """Give the file that the job has written its name, if it `is_kept`. Raises OSError."""
         prepared, self._prepared = self._prepared, None
         if prepared is not None and is_kept:
-            self._file_system.rename(prepared.unfinished_path, prepared.path)
-            self._note_snapshot(prepared.offset)
-
-    def update_parent_directory(self, directory: str) -> None:
-        """Use the new name of the directory; only the remembered path changes."""
-        self._directory = directory
-
-    def reload_snapshots(self) -> None:
-        """List the directory again, because others may have created or deleted snapshots."""
-        self._snapshots = list_snapshots(self._file_system, self._directory)
-
-    def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Delete each snapshot that is at no segment's base offset, except the newest one above all bases (PS19).
-
-        The exception is the snapshot of a clean shutdown, at the log end.
-        """
-        self.reload_snapshots()
-        bases = set(segment_base_offsets)
-        stray = [offset for offset in self._snapshots if offset not in bases]
-        if stray and (not bases or stray[-1] >= max(bases)):
-            stray.pop()
-        self._delete_snapshots(stray)
-
-    def delete_snapshots_before(self, offset: int) -> None:
-        """Delete the snapshots below `offset`, but not the one at `offset` (PS20)."""
-        self._delete_snapshots(self._snapshots[: bisect_left(self._snapshots, offset)])
-        assert not self._snapshots or self._snapshots[0] >= offset, (self._snapshots, offset)
-
-    def mark_snapshot_for_deletion(self, offset: int) -> str | None:
-        """Rename the snapshot at `offset` to `.deleted` and forget it (PS20).
-
-        Returns the new path; None when there is no such snapshot.
-        """
-        place = bisect_left(self._snapshots, offset)
-        if self._snapshots[place : place + 1] != [offset]:
-            return None
-        del self._snapshots[place]
-        path = join(self._directory, snapshot_name(offset))
-        try:
-            self._file_system.rename(path, path + ".deleted")
-        except FileNotFoundError:
-            return None
-        return path + ".deleted"
-
-    def delete_snapshots_of(self, segments: Iterable[LogSegment]) -> None:
-        """Delete the snapshots at the base offsets of `segments`, which have left the log. Raises OSError."""
-        for segment in segments:
-            path = self.mark_snapshot_for_deletion(segment.base_offset)
-            if path is not None:
-                self._file_system.unlink(path)
-
-    def _note_snapshot(self, offset: int) -> None:
-        if offset not in self._snapshots:
-            insort(self._snapshots, offset)
-        self.last_snapshot_offset = max(self.last_snapshot_offset, offset)
-        assert self._snapshots[-1] >= offset, (self._snapshots, offset)
-
-    def _delete_snapshots(self, offsets: Collection[int]) -> None:
-        """Delete the snapshots at `offsets`, durably.
-
-        A snapshot that came back after a power loss would look like the state of a log that was cut below it.
-        """
-        if not offsets:
-            return
-        doomed, before = set(offsets), len(self._snapshots)
-        assert len(doomed) == len(offsets), (doomed, len(offsets))
-        self._snapshots = [offset for offset in self._snapshots if offset not in doomed]
-        # There was one for each.
-        assert len(self._snapshots) + len(doomed) <= before, (self._snapshots, doomed, before)
-        for offset in sorted(doomed):
-            try:
-                self._file_system.unlink(join(self._directory, snapshot_name(offset)))
-            except FileNotFoundError:
-                logger.debug("producer snapshot already deleted: offset=%d", offset)
-        self._file_system.sync_directory(self._directory)
+            prepared.finish()
+            self.snapshots.note(prepared.offset)
+            self.last_snapshot_offset = max(self.last_snapshot_offset, prepared.offset)
 
     def _remove_completed_below(self, offset: int) -> None:
         waiting = self._completed

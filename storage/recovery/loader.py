@@ -103,7 +103,7 @@ class _Loader:
         if not request.is_clean:
             self._file_system.sync_directory(self._directory)
         producers = self._new_producers()
-        producers.remove_stray_snapshots(self.segments.base_offsets)
+        producers.snapshots.delete_strays(self.segments.base_offsets)
         rebuild_producer_state(
             producers,
             self.segments,
@@ -362,7 +362,7 @@ class _Loader:
         segment.records.flush()
         self._epochs.flush()
         producers.take_snapshot()
-        self._snapshots = producers.snapshot_offsets
+        self._snapshots = producers.snapshots.offsets
         self._removed_bytes += removed_bytes
         return removed_bytes
 
@@ -486,10 +486,10 @@ class _Loader:
             return False
         return True
 
-    def _new_producers(self, snapshots: list[int] | None = None) -> ProducerStateManager:
+    def _new_producers(self, snapshot_offsets: list[int] | None = None) -> ProducerStateManager:
         return ProducerStateManager(
             self._file_system,
             self._directory,
             producer_id_expiration_ms=self._request.config.producer_id_expiration_ms,
-            snapshots=snapshots,
+            snapshot_offsets=snapshot_offsets,
         )

@@ -44,9 +44,9 @@ def rolled() -> tuple[BrokerSetup, PartitionLog, RunJob]:
 def test_ps15_the_append_after_a_roll_starts_the_job_once() -> None:
     setup, log, job = rolled()
     assert of(produce(setup, 4), RunJob) == []
-    assert log.producers.snapshot_offsets == []
+    assert log.producers.snapshots.offsets == []
     setup.finish(job)
-    assert log.producers.snapshot_offsets == [2]
+    assert log.producers.snapshots.offsets == [2]
     assert log.online.reason is None
 
 
@@ -61,5 +61,5 @@ def test_ps15_without_a_descriptor_there_is_no_snapshot_and_the_log_goes_on() ->
     setup, log, job = rolled()
     setup.finish(job, OSError(errno.EMFILE, "too many open files"))
     assert log.online.reason is None
-    assert (log.flushes.snapshot, log.producers.snapshot_offsets) == (None, [])
+    assert (log.flushes.snapshot, log.producers.snapshots.offsets) == (None, [])
     assert of(produce(setup, 4), RunJob) == []

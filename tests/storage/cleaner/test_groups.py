@@ -145,9 +145,9 @@ def test_cl11_snapshots_of_merged_segments_are_deleted_with_them() -> None:
     for key in (1, 2, 3):
         log.put(key, producer_id=5)
         log.roll()
-    assert log.log.producers.snapshot_offsets == [1, 2, 3]
+    assert log.log.producers.snapshots.offsets == [1, 2, 3]
     log.clean()
-    assert log.log.producers.snapshot_offsets == [3]
+    assert log.log.producers.snapshots.offsets == [3]
 
 
 def test_cl10_a_group_has_at_most_so_many_segments_as_one_step_can_swap() -> None:

@@ -287,7 +287,7 @@ def test_ro3_producers_and_the_high_watermark_follow_to_the_new_base() -> None:
     log.marks.update_high_watermark(3)
     log.flushes.roll(10, now_ms=NOW_MS)
     assert log.producers.map_end_offset == 10
-    assert log.producers.latest_snapshot_offset == 10
+    assert log.producers.snapshots.latest_offset == 10
     assert log.marks.high_watermark_metadata == LogOffsetMetadata(3, 10, 0)
 
 

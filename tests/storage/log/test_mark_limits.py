@@ -322,7 +322,7 @@ def test_rt12_no_snapshot_of_before_is_loaded() -> None:
     log.append_as_leader(produced(producer_id=5, producer_epoch=0, sequence=0), leader_epoch=3, now_ms=NOW_MS)
     append_each(log, 6)
     # The snapshot is between the new start and the new end.
-    assert log.producers.latest_snapshot_offset == 6
+    assert log.producers.snapshots.latest_offset == 6
     log.truncation.truncate_fully_and_start_at(9, 4, now_ms=NOW_MS)
     assert log.producers.last_entry(5) is None
     names = file_system.list(DIRECTORY)

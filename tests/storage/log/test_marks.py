@@ -204,11 +204,11 @@ def test_kafka_10706_a_truncation_at_the_end_forgets_an_epoch_that_began_there()
 
 def test_kafka_12964_a_snapshot_taken_after_a_truncation_stays() -> None:
     log = log_of(6, segment_batches=2)
-    assert log.producers.snapshot_offsets == [2, 4]
+    assert log.producers.snapshots.offsets == [2, 4]
     log.truncate_to(3, now_ms=NOW_MS)
     append_each(log, 1)
     log.flushes.roll(now_ms=NOW_MS)
-    assert 4 in log.producers.snapshot_offsets
+    assert 4 in log.producers.snapshots.offsets
     assert log.local.file_system.exists(f"{log.directory}/{4:020d}.snapshot")
 
 

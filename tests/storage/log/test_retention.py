@@ -258,10 +258,10 @@ def test_rt8_the_active_segment_rolls_and_is_deleted_and_the_end_stays(count: in
 def test_rt3_the_log_starts_after_the_last_deleted_segment_and_snapshots_are_deleted_too() -> None:
     file_system = new_file_system()
     log = log_of(15, file_system=file_system, retention_bytes=5 * SIZE)
-    assert log.producers.snapshot_offsets == [5, 10]
+    assert log.producers.snapshots.offsets == [5, 10]
     assert log.retention.delete_old(NOW_MS) == 2
     assert log.log_start_offset == 10 and read_offsets(log) == list(range(10, 15))
-    assert log.producers.snapshot_offsets == [10]
+    assert log.producers.snapshots.offsets == [10]
     assert suffixed(file_system, ".snapshot") == [f"{10:020d}.snapshot"]
     with pytest.raises(OffsetOutOfRange):
         log.read(9, max_size=100)
@@ -278,10 +278,10 @@ def test_kafka_9105_snapshots_below_a_moved_log_start_are_deleted_with_their_seg
         data = produced(producer_id=7, producer_epoch=0, sequence=sequence)
         log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
     log.marks.update_high_watermark(6)
-    assert log.producers.snapshot_offsets == [2, 4]
+    assert log.producers.snapshots.offsets == [2, 4]
     log.marks.maybe_increment_log_start_offset(4)
     log.retention.delete_old(NOW_MS)
-    assert log.producers.snapshot_offsets == [4]
+    assert log.producers.snapshots.offsets == [4]
     # The producer is still known.
     assert log.producers.producers[7].last_sequence == 5
 

@@ -108,7 +108,7 @@ def test_ro3_a_roll_takes_a_snapshot_and_syncs_earlier_records() -> None:
     log = open_log(new_file_system())
     append_each(log, 3)
     log.flushes.roll(now_ms=NOW_MS)
-    assert log.producers.latest_snapshot_offset == 3 and log.local.recovery_point == 3
+    assert log.producers.snapshots.latest_offset == 3 and log.local.recovery_point == 3
 
 
 def test_a_roll_after_a_restart_syncs_what_the_life_before_left_unsynced() -> None:

@@ -28,5 +28,5 @@ def state_of(log: PartitionLog) -> object:
         producers.first_unstable_offset,
         producers.map_end_offset,
         producers.last_snapshot_offset,
-        producers.snapshot_offsets,
+        producers.snapshots.offsets,
     )

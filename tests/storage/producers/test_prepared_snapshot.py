@@ -62,7 +62,7 @@ def test_ps15_a_snapshot_of_a_job_is_that_of_the_roll_whatever_changes_meanwhile
     assert snapshots(by_job) == []
     log.flushes.snapshot_done()
     assert content(by_job, 8) == content(in_step, 8)
-    assert log.producers.snapshot_offsets == snapshots(by_job) == [8]
+    assert log.producers.snapshots.offsets == snapshots(by_job) == [8]
     assert log.producers.last_snapshot_offset == 8
 
 
@@ -102,7 +102,7 @@ def test_ps15_one_job_writes_at_a_time_and_the_next_roll_takes_its_own_snapshot(
     assert snapshots(file_system) == [9]
     snapshot()
     log.flushes.snapshot_done()
-    assert log.producers.snapshot_offsets == snapshots(file_system) == [8, 9]
+    assert log.producers.snapshots.offsets == snapshots(file_system) == [8, 9]
     assert log.producers.last_snapshot_offset == 9
 
 
@@ -129,7 +129,7 @@ def test_ps16_a_truncation_meanwhile_leaves_no_snapshot_of_what_was_cut(
     if not is_written:
         snapshot()
     log.flushes.snapshot_done()
-    assert snapshots(file_system) == log.producers.snapshot_offsets == [*expected, 8]
+    assert snapshots(file_system) == log.producers.snapshots.offsets == [*expected, 8]
     assert content(file_system, 8) == right
     assert not [name for name in file_system.list(DIRECTORY) if name.endswith(".tmp")]
 

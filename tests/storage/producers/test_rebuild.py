@@ -145,11 +145,11 @@ def test_t46_of_snapshots_at_no_base_only_the_largest_beyond_all_stays() -> None
     log.close()
     assert snapshots(file_system) == [1, 2, 3]
     producers = ProducerStateManager(file_system, DIRECTORY)
-    producers.remove_stray_snapshots([0, 2])
+    producers.snapshots.delete_strays([0, 2])
     assert snapshots(file_system) == [2, 3]
-    producers.remove_stray_snapshots([0, 3])
+    producers.snapshots.delete_strays([0, 3])
     assert snapshots(file_system) == [3]
-    producers.remove_stray_snapshots([0, 4])
+    producers.snapshots.delete_strays([0, 4])
     assert snapshots(file_system) == []
 
 
@@ -188,7 +188,7 @@ def test_ps15_a_snapshot_includes_records_without_a_producer_too() -> None:
     log = open_log(file_system, ROOMY)
     append_each(log, 1)
     log.producers.take_snapshot()
-    assert snapshots(file_system) == [1] and log.producers.latest_snapshot_offset == 1
+    assert snapshots(file_system) == [1] and log.producers.snapshots.latest_offset == 1
 
 
 def compacted(base_offset: int, kept: list[int], sequence: int, count: int, *, pid: int = 1) -> bytes:
@@ -251,7 +251,7 @@ def test_ps15_a_snapshots_name_has_its_offset() -> None:
 def test_ps15_each_roll_saves_and_no_flush_deletes() -> None:
     file_system = new_file_system()
     log = segmented(file_system, 4)
-    assert (log.producers.oldest_snapshot_offset, log.producers.latest_snapshot_offset) == (1, 3)
+    assert (log.producers.snapshots.oldest_offset, log.producers.snapshots.latest_offset) == (1, 3)
     log.flushes.flush()
     assert snapshots(file_system) == [1, 2, 3]
     log.truncate_to(1, now_ms=NOW_MS)

@@ -92,7 +92,7 @@ def test_ps15_snapshot_is_named_by_the_map_end_and_taken_once(
     assert manager.take_snapshot() is None
     manager.reached(5)
     manager.take_snapshot()
-    assert names(file_system) == manager.snapshot_offsets == [1, 5]
+    assert names(file_system) == manager.snapshots.offsets == [1, 5]
     assert manager.last_snapshot_offset == 5
 
 
@@ -123,7 +123,7 @@ def test_ps16_snapshots_outside_the_log_are_deleted(file_system: FileSystem) -> 
         append(manager, data(offset, offset))
         manager.take_snapshot()
     manager.truncate_and_reload(1, 3, NOW)
-    assert (manager.oldest_snapshot_offset, manager.latest_snapshot_offset) == (2, 3)
+    assert (manager.snapshots.oldest_offset, manager.snapshots.latest_offset) == (2, 3)
     assert names(file_system) == [2, 3]
     assert manager.map_end_offset == 3 and manager.producers[PID].last_sequence == 2
 
@@ -171,7 +171,7 @@ def test_ps16_a_snapshot_cut_off_does_not_come_back_after_a_power_loss() -> None
         file_system.sync_directory("/log")
     manager.truncate_and_reload(0, 1, NOW)
     disk.lose_power("none")
-    assert ProducerStateManager(disk.file_system(Life()), "/log").snapshot_offsets == [1]
+    assert ProducerStateManager(disk.file_system(Life()), "/log").snapshots.offsets == [1]
 
 
 def test_ps16_a_crash_within_a_snapshot_heals() -> None:
@@ -240,8 +240,8 @@ def test_ps19_stray_snapshots(
     for offset in snapshots:
         write_garbage(file_system, offset, b"")
     manager = ProducerStateManager(file_system, "/log")
-    manager.remove_stray_snapshots(bases)
-    assert names(file_system) == manager.snapshot_offsets == left
+    manager.snapshots.delete_strays(bases)
+    assert names(file_system) == manager.snapshots.offsets == left
 
 
 @pytest.mark.covers("ProducerStateManagerTest.testDeleteSnapshotsBefore")
@@ -252,10 +252,10 @@ def test_ps20_snapshots_before_an_offset_are_deleted(
     manager.take_snapshot()
     append(manager, data(2, 2))
     manager.take_snapshot()
-    manager.delete_snapshots_before(3)
+    manager.snapshots.delete_before(3)
     assert names(file_system) == [3]
-    manager.delete_snapshots_before(4)
-    assert names(file_system) == [] and manager.snapshot_offsets == []
+    manager.snapshots.delete_before(4)
+    assert names(file_system) == [] and manager.snapshots.offsets == []
 
 
 @pytest.mark.covers(
@@ -269,12 +269,12 @@ def test_ps20_a_snapshot_is_renamed_for_deletion(
     append(manager, data(0, 0))
     path = manager.take_snapshot()
     assert path is not None
-    assert manager.mark_snapshot_for_deletion(1) == path + ".deleted"
-    assert file_system.exists(path + ".deleted") and manager.latest_snapshot_offset is None
-    assert manager.mark_snapshot_for_deletion(1) is None
+    assert manager.snapshots.mark_for_deletion(1) == path + ".deleted"
+    assert file_system.exists(path + ".deleted") and manager.snapshots.latest_offset is None
+    assert manager.snapshots.mark_for_deletion(1) is None
     append(manager, data(1, 1))
     file_system.unlink(str(manager.take_snapshot()))
-    assert manager.mark_snapshot_for_deletion(2) is None
+    assert manager.snapshots.mark_for_deletion(2) is None
 
 
 def test_ps21_empty_without_producers_and_unreplicated_transactions(manager: ProducerStateManager) -> None:
@@ -288,9 +288,9 @@ def test_reload_sees_files_that_were_added_and_deleted(
     manager: ProducerStateManager, file_system: FileSystem
 ) -> None:
     write_garbage(file_system, 7, b"")
-    assert manager.snapshot_offsets == []
-    manager.reload_snapshots()
-    assert manager.snapshot_offsets == [7]
+    assert manager.snapshots.offsets == []
+    manager.snapshots.reload()
+    assert manager.snapshots.offsets == [7]
 
 
 def test_t10_a_snapshot_lists_the_producers_that_have_not_expired_by_id(file_system: FileSystem) -> None:

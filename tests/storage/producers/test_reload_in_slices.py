@@ -137,7 +137,7 @@ def test_ps15_the_snapshot_of_a_truncation_with_many_producers_is_left_to_a_job(
     send(log, 0, pid=9)
     job()
     log.flushes.snapshot_done()
-    assert (snapshots(file_system), log.producers.snapshot_offsets) == ([11], [11])
+    assert (snapshots(file_system), log.producers.snapshots.offsets) == ([11], [11])
 
 
 @pytest.mark.parametrize("change", ["roll", "truncate"])
@@ -160,7 +160,7 @@ def test_ps15_a_roll_or_a_truncation_meanwhile_makes_the_snapshot_of_a_truncatio
         expected = []
     log.flushes.snapshot_done()
     assert (
-        snapshots(file_system) == log.producers.snapshot_offsets == [*([11] if expected else []), *expected]
+        snapshots(file_system) == log.producers.snapshots.offsets == [*([11] if expected else []), *expected]
     )
 
 

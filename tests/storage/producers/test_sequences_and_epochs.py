@@ -254,8 +254,8 @@ def test_ps19_snapshots_made_since_the_start_are_considered() -> None:
     manager = ProducerStateManager(file_system, "/log")
     for offset in (1, 2, 5, 9):
         write_garbage(file_system, offset, b"")
-    manager.remove_stray_snapshots([2, 4])
-    assert names(file_system) == manager.snapshot_offsets == [2, 9]
+    manager.snapshots.delete_strays([2, 4])
+    assert names(file_system) == manager.snapshots.offsets == [2, 9]
 
 
 def test_ps23_a_marker_takes_the_verification_away() -> None:
@@ -278,7 +278,7 @@ def rebuilt(
     for number, (pid, sequence) in enumerate(batches):
         log.append_as_leader(data(0, sequence, pid=pid).tobytes(), leader_epoch=0, now_ms=NOW_MS)
         assert log.log_end_offset == number + 1
-    for offset in log.producers.snapshot_offsets:
+    for offset in log.producers.snapshots.offsets:
         file_system.unlink(f"{DIRECTORY}/{snapshot_name(offset)}")
     manager = new_producers(file_system)
     manager.reached(map_end)

@@ -37,7 +37,7 @@ def test_ps16_without_snapshots_a_truncation_reads_the_log() -> None:
     send(log, 0)
     send(log, 1)
     remove_snapshots(file_system)
-    log.producers.reload_snapshots()
+    log.producers.snapshots.reload()
     log.truncate_to(1, now_ms=NOW_MS)
     assert last_sequences(log) == {1: 0}
 
