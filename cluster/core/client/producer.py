@@ -22,12 +22,11 @@ Kafka: KafkaProducer, Sender, TransactionManager.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import final
 
 from cluster.core.client.accumulator import NUMBER_STEP, Entry, ProducerBatch
 from cluster.core.client.config import ACKS_NONE, ProducerConfig
-from cluster.core.client.effects import Delivered, Flushed, ProducerEffect
+from cluster.core.client.effects import Delivered, ProducerEffect
 from cluster.core.client.metadata_cache import MetadataUpdater
 from cluster.core.client.partition_queue import PartitionQueue
 from cluster.core.client.partitioner import StickyPartitioner, partition_for_key
@@ -40,6 +39,8 @@ from cluster.core.client.produce_answers import (
     results_of,
 )
 from cluster.core.client.producer_identity import IdentityKeeper
+from cluster.core.client.requests_in_flight import RequestsInFlight
+from cluster.core.client.unfinished_records import UnfinishedRecords
 from cluster.core.client.waiting_records import PendingRecord, WaitingRecords, flaw_of, size_bound
 from cluster.core.effects import Send, SetTimer, Stop
 from cluster.core.errors import ErrorCode
@@ -52,19 +53,9 @@ from cluster.core.messages import (
 )
 from storage.batch.record import Header, Record
 from storage.draws import Draws
-from storage.values import quickly_made
 
 WAKE_TIMER = "producer.wake"
 NO_PARTITION = -1
-
-
-@quickly_made
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ProduceCall:
-    leader: int
-    # Whether its partitions are slow ones.
-    is_slow: bool
-    batches: tuple[ProducerBatch, ...]
 
 
 @final
@@ -79,25 +70,15 @@ class ProducerCore:
             max_age_ms=config.metadata_max_age_ms,
         )
         self.identity = IdentityKeeper(config.retry_backoff_ms, config.request_timeout_ms)
-        self.buffered_bytes = 0
+        self.unfinished = UnfinishedRecords()
         self._draws = draws
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._waiting = WaitingRecords(config.max_block_ms)
         self._sticky: dict[str, StickyPartitioner] = {}
-        self._calls: dict[int, _ProduceCall] = {}
-        # The number of requests in flight, by leader.
-        self._in_flight: dict[int, int] = {}
-        # Those of them with slow partitions.
-        self._slow_in_flight: dict[int, int] = {}
+        self._requests = RequestsInFlight(config.max_in_flight_requests_per_connection)
         self._next_call = 0
         self._next_number = 0
         self._turn = 0
-        # The number of flushes so far.
-        self._generation = 0
-        # The number of records without an outcome, by generation.
-        self._unfinished: dict[int, int] = {}
-        # The ticket of each flush, by generation.
-        self._flushes: dict[int, int] = {}
         self._armed_ms: int | None = None
         self._is_closing = False
         self._is_stopped = False
@@ -108,14 +89,9 @@ class ProducerCore:
         return self._run(now_ms)
 
     @property
-    def unfinished_count(self) -> int:
-        """Counts the records whose `Delivered` is still to come."""
-        return sum(self._unfinished.values())
-
-    @property
     def has_room(self) -> bool:
         """Whether the buffer has room (buffer.memory); while it has none, the shell makes its user wait."""
-        return self.buffered_bytes < self.config.buffer_memory
+        return self.unfinished.size_bytes < self.config.buffer_memory
 
     def send(
         self,
@@ -140,13 +116,12 @@ class ProducerCore:
             header_pairs,
             now_ms if timestamp_ms is None else timestamp_ms,
             now_ms,
-            self._generation,
+            self.unfinished.generation,
             size_bound(key, value, header_pairs),
         )
         if refused := self._refusal(record):
             return [refused]
-        self.buffered_bytes += record.size_bytes
-        self._unfinished[self._generation] = self._unfinished.get(self._generation, 0) + 1
+        self.unfinished.add(record.size_bytes)
         self.metadata.watch((topic,))
         if self._waiting.has(topic) or not self.metadata.cache.partitions(topic):
             self._waiting.add(record)
@@ -157,11 +132,7 @@ class ProducerCore:
 
     def flush(self, now_ms: int, ticket: int) -> list[ProducerEffect]:
         """Sends without lingering; `Flushed(ticket)` follows once all records sent before have their outcome."""
-        assert self._generation not in self._flushes, (self._generation, ticket)
-        self._flushes[self._generation] = ticket
-        self._generation += 1
-        # A record of a later generation would be sent before this flush and told after it.
-        assert self._generation not in self._unfinished, (self._generation, self._unfinished)
+        self.unfinished.begin_flush(ticket)
         for queue in self._queues.values():
             if queue.queue:
                 queue.queue[-1].is_full = True
@@ -171,7 +142,8 @@ class ProducerCore:
         """Takes a response, a timer or `Shutdown`, which ends with `Stop` once all records have their outcome."""
         if self._is_stopped:
             return []
-        assert bool(self._unfinished) == (self.buffered_bytes > 0), (self._unfinished, self.buffered_bytes)
+        unfinished = self.unfinished
+        assert unfinished.is_empty == (unfinished.size_bytes == 0), (unfinished.count, unfinished.size_bytes)
         effects: list[ProducerEffect] = []
         match event:
             case Response():
@@ -184,7 +156,7 @@ class ProducerCore:
                 pass
         effects += self._run(now_ms)
         # The bytes are those of the records without an outcome.
-        assert bool(self._unfinished) == (self.buffered_bytes > 0), (self._unfinished, self.buffered_bytes)
+        assert unfinished.is_empty == (unfinished.size_bytes == 0), (unfinished.count, unfinished.size_bytes)
         return effects
 
     def abort(self, now_ms: int) -> list[ProducerEffect]:
@@ -198,8 +170,8 @@ class ProducerCore:
             for batch in [*queue.in_flight, *queue.queue]:
                 effects += self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, "the producer was closed")
             queue.queue.clear()
-        assert not self._unfinished, self._unfinished
-        assert self.buffered_bytes == 0, self.buffered_bytes
+        assert self.unfinished.is_empty, self.unfinished.count
+        assert self.unfinished.size_bytes == 0, self.unfinished.size_bytes
         self._is_closing = True
         return [*effects, *self._run(now_ms)]
 
@@ -209,7 +181,7 @@ class ProducerCore:
             error, message = ErrorCode.INVALID_REQUEST, "the producer is closed"
         elif flaw := flaw_of(record, self.config.max_request_size):
             error, message = flaw
-        elif self.buffered_bytes + record.size_bytes > self.config.buffer_memory:
+        elif self.unfinished.size_bytes + record.size_bytes > self.config.buffer_memory:
             error, message = ErrorCode.REQUEST_TIMED_OUT, "buffer.memory is exhausted"
         if error is ErrorCode.NONE:
             return None
@@ -294,10 +266,10 @@ class ProducerCore:
             if request is not None:
                 self._next_call += 1
                 effects.append(request)
-        effects += self._finish_flushes()
-        if self._is_closing and not self._unfinished:
-            assert self.buffered_bytes == 0, self.buffered_bytes
-            assert not self._flushes, self._flushes
+        effects += self.unfinished.end_flushes()
+        if self._is_closing and self.unfinished.is_empty:
+            assert self.unfinished.size_bytes == 0, self.unfinished.size_bytes
+            assert not self.unfinished.is_flushing, self.unfinished.generation
             self._is_stopped = True
             return [*effects, Stop(reason="shutdown")]
         return [*effects, *self._arm(now_ms)]
@@ -358,20 +330,10 @@ class ProducerCore:
                 ):
                     by_leader.setdefault((leader.leader, queue.is_slow), []).append(queue)
         for (leader_id, is_slow), queues in by_leader.items():
-            while queues and self._may_ask(leader_id, is_slow=is_slow):
+            while queues and self._requests.may_ask(leader_id, is_slow=is_slow):
                 effects += self._send_to(leader_id, queues, now_ms)
                 queues = [queue for queue in queues if self._due_batch(queue, now_ms) is not None]
         return effects
-
-    def _may_ask(self, leader: int, *, is_slow: bool) -> bool:
-        """Whether the leader may have one more request; slow partitions leave one to the others, if there are two."""
-        if self._in_flight.get(leader, 0) >= self._max_in_flight:
-            return False
-        return not is_slow or self._slow_in_flight.get(leader, 0) < max(1, self._max_in_flight - 1)
-
-    @property
-    def _max_in_flight(self) -> int:
-        return self.config.max_in_flight_requests_per_connection
 
     def _due_batch(self, queue: PartitionQueue, now_ms: int) -> ProducerBatch | None:
         """Returns the first batch of the partition if it may be sent now, else None."""
@@ -386,7 +348,7 @@ class ProducerCore:
 
     def _is_ready(self, queue: PartitionQueue, batch: ProducerBatch, now_ms: int) -> bool:
         has_lingered = batch.created_ms + self.config.linger_ms <= now_ms
-        is_pressed = self._is_closing or bool(self._flushes) or not self.has_room
+        is_pressed = self._is_closing or self.unfinished.is_flushing or not self.has_room
         return has_lingered or is_pressed or batch.is_full or len(queue.queue) > 1
 
     def _keeps_order(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
@@ -398,12 +360,12 @@ class ProducerCore:
         if batch.is_sequenced:
             return all(other.number > batch.number for other in queue.in_flight)
         if not self.config.is_idempotent:
-            return len(queue.in_flight) < self._max_in_flight
+            return len(queue.in_flight) < self.config.max_in_flight_requests_per_connection
         if self.identity.current is None or queue.needs_resolution:
             return False
         if queue.is_unproven:
             return False
-        return queue.has_room_for_new(self._max_in_flight)
+        return queue.has_room_for_new(self.config.max_in_flight_requests_per_connection)
 
     def _send_to(self, leader: int, queues: list[PartitionQueue], now_ms: int) -> list[ProducerEffect]:
         """Sends one request with a batch of each partition, as many as fit; another partition is first each time."""
@@ -456,12 +418,7 @@ class ProducerCore:
             expects_reply=expects_reply,
         )
         if expects_reply:
-            assert call not in self._calls, call
-            self._calls[call] = _ProduceCall(leader=leader, is_slow=is_slow, batches=batches)
-            self._in_flight[leader] = self._in_flight.get(leader, 0) + 1
-            if is_slow:
-                self._slow_in_flight[leader] = self._slow_in_flight.get(leader, 0) + 1
-            assert self._in_flight[leader] <= self._max_in_flight, (leader, self._in_flight)
+            self._requests.sent(call, leader, batches, is_slow=is_slow)
             return [sent]
         effects: list[ProducerEffect] = [sent]
         # With acks=0 no answer will come.
@@ -478,19 +435,14 @@ class ProducerCore:
         if self.identity.owns(call):
             self.identity.on_response(now_ms, body)
             return []
-        sent = self._calls.pop(call, None)
+        batches = self._requests.answered(call)
         # With acks=0 only a failure to send is reported.
-        if sent is None:
+        if batches is None:
             self.metadata.request()
             return []
-        self._in_flight[sent.leader] -= 1
-        assert self._in_flight[sent.leader] >= 0, (sent.leader, self._in_flight)
-        if sent.is_slow:
-            self._slow_in_flight[sent.leader] -= 1
-            assert self._slow_in_flight[sent.leader] >= 0, (sent.leader, self._slow_in_flight)
         effects: list[ProducerEffect] = []
         results = results_of(body)
-        for batch in sent.batches:
+        for batch in batches:
             result = results.get(batch.topic_partition) or missing_result(batch.topic_partition, body)
             effects += self._on_result(now_ms, batch, result)
         return effects
@@ -617,10 +569,11 @@ class ProducerCore:
     def _end(self, batch: ProducerBatch) -> None:
         assert not batch.is_done, batch.number
         batch.is_done = True
-        self._ended(batch.generation, batch.record_count, sum(entry.size_bytes for entry in batch.entries))
+        size_bytes = sum(entry.size_bytes for entry in batch.entries)
+        self.unfinished.end(batch.generation, batch.record_count, size_bytes)
 
     def _fail_waiting(self, record: PendingRecord, error: ErrorCode, message: str) -> Delivered:
-        self._ended(record.generation, 1, record.size_bytes)
+        self.unfinished.end(record.generation, 1, record.size_bytes)
         number = NO_PARTITION if record.partition is None else record.partition
         return Delivered(
             ticket=record.ticket,
@@ -629,19 +582,6 @@ class ProducerCore:
             error=error,
             message=message,
         )
-
-    def _ended(self, generation: int, record_count: int, size_bytes: int) -> None:
-        self.buffered_bytes -= size_bytes
-        assert self.buffered_bytes >= 0, self.buffered_bytes
-        self._unfinished[generation] -= record_count
-        assert self._unfinished[generation] >= 0, self._unfinished
-        if not self._unfinished[generation]:
-            del self._unfinished[generation]
-
-    def _finish_flushes(self) -> list[ProducerEffect]:
-        oldest = min(self._unfinished, default=self._generation)
-        finished = [generation for generation in self._flushes if generation < oldest]
-        return [Flushed(ticket=self._flushes.pop(generation)) for generation in finished]
 
     def _arm(self, now_ms: int) -> list[ProducerEffect]:
         wakes = [time_ms for time_ms in self._wakes() if time_ms is not None and time_ms > now_ms]

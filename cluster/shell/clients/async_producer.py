@@ -144,11 +144,11 @@ class AsyncProducer(AsyncClient):
     async def _wait_for_room(self, size_bytes: int) -> None:
         limit = self.config.buffer_memory
         self._check_open()
-        if self.core.buffered_bytes + size_bytes <= limit or size_bytes > limit:
+        if self.core.unfinished.size_bytes + size_bytes <= limit or size_bytes > limit:
             return
         try:
             async with asyncio.timeout(self.config.max_block_ms / 1000):
-                while self.core.buffered_bytes + size_bytes > limit:
+                while self.core.unfinished.size_bytes + size_bytes > limit:
                     self._room.clear()
                     await self._room.wait()
                     self._check_open()

@@ -265,7 +265,7 @@ def test_batch_that_was_never_sent_expires_as_known_and_leaves_no_gap() -> None:
     (sent,) = produced(producer.send(0, "t", None, b"x", ticket=1))
     producer.send(1, "t", None, b"y", ticket=2)
     producer.step(150, accepted(sent, 0))
-    assert producer.unfinished_count == 1
+    assert producer.unfinished.count == 1
 
 
 def test_too_large_batch_is_split_under_its_own_sequences() -> None:
@@ -296,7 +296,7 @@ def test_a_record_that_has_no_encoding_is_refused_alone(
     producer, _ = ready_producer()
     refused = producer.send(0, "t", None, b"x", timestamp_ms=timestamp_ms, headers=headers, ticket=1)
     assert [told.error for told in delivered(refused)] == [error]
-    assert (producer.buffered_bytes, producer.unfinished_count) == (0, 0)
+    assert (producer.unfinished.size_bytes, producer.unfinished.count) == (0, 0)
     (sent,) = produced(producer.send(0, "t", None, b"y", ticket=2))
     assert batch_of(sent).record_count == 1
 
@@ -364,7 +364,7 @@ def test_a_flush_ends_when_all_earlier_records_have_their_outcome() -> None:
     producer.send(0, "t", None, b"b", ticket=2)
     effects = producer.step(0, accepted(send, 0))
     assert Flushed(ticket=77) in effects
-    assert producer.unfinished_count == 1
+    assert producer.unfinished.count == 1
 
 
 def test_shutdown_sends_what_lingers_then_stops() -> None:
@@ -461,4 +461,4 @@ def check_order(
         expected = (ErrorCode.NONE, ErrorCode.INVALID_RECORD)
         if not any(told.is_unknown for told in refused):
             assert all(told.error in expected for told in shell.delivered)
-    assert producer.buffered_bytes == 0
+    assert producer.unfinished.size_bytes == 0
