@@ -267,7 +267,7 @@ def _check_options(
         raise click.UsageError("--trace is of one run: use it with --seed, not with --seeds")
     if seeds is not None and page is not None:
         raise click.UsageError("--view is of one run: use it with --seed, not with --seeds")
-    wrong = [name for name in ("seeds", "trace", "page", "bug", "stop_early") if is_given(name)]
+    wrong = [name for name in ("seeds", "trace", "page", "history", "bug", "stop_early") if is_given(name)]
     if is_given("real") and wrong:
         option = {"page": "view", "stop_early": "stop-early"}.get(wrong[0], wrong[0])
         raise click.UsageError(f"--{option} needs the simulator: a run with --real has none")

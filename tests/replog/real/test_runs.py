@@ -185,8 +185,9 @@ def test_a_run_that_is_killed_takes_its_processes_along_even_one_that_is_suspend
 
 
 def test_the_options_of_the_simulator_are_refused_with_real(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sim", "run", "leader-crash", "--real", "--trace", "t.jsonl"]) == 2
-    assert "--trace needs the simulator" in capsys.readouterr().err
+    for option in ("--trace", "--history"):
+        assert main(["sim", "run", "leader-crash", "--real", option, "t.jsonl"]) == 2
+        assert f"{option} needs the simulator" in capsys.readouterr().err
 
 
 def test_a_result_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
