@@ -96,7 +96,7 @@ class Longer:
             start = time.process_time()
             while self._run.world.now_us < to_s * 1_000_000:
                 self._run.world.run_to(self._run.world.now_us + module.LOOK_US)
-                self._run.witness.look()
+                self._run.witness.look(self._run.cluster.controller.runs_since_us)
             cpu_s = time.process_time() - start
         with open("/proc/self/statm") as file:
             resident_bytes = int(file.read().split()[1]) * PAGE_BYTES

@@ -11,6 +11,7 @@ from sim.checkers.chain import Chain, Mark
 from sim.disk import SimDisk
 from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
+from sim.witness.topic_lives import TopicLives
 from sim.world.pool import Pool
 from storage.batch import Record
 from storage.disk.checkpoints import (
@@ -31,6 +32,8 @@ class DiskLogs:
 
     def __init__(self, jury: Jury, disks: Mapping[int, SimDisk], directories: tuple[str, ...]) -> None:
         self._jury, self._directories = jury, directories
+        # Which topic has each name now: the witness notes it.
+        self.lives = TopicLives()
         self._eyes = {broker: DiskEye(disk) for broker, disk in disks.items()}
         self._readers: dict[tuple[int, str], LogReader] = {}
         self._compacted: dict[str, CompactedPartition] = {}
@@ -102,12 +105,22 @@ class DiskLogs:
         )
 
     def _directory_of(self, broker: int, partition: str) -> str:
-        """Returns the directory of the log's files; before there are any, the first one where they may be made."""
+        """Returns the directory of the log's files; before there are any, the first one where they may be made.
+
+        A directory that was offline when its topic was deleted still has the log of that one.
+        """
         places = [join(directory, partition) for directory in self._directories]
         if len(places) == 1:
             return places[0]
         file_system = self._eyes[broker].file_system
-        return next((place for place in places if file_system.exists(place)), places[0])
+        there = [place for place in places if file_system.exists(place)]
+        if len(there) > 1:
+            there = [each for each in there if self._may_be_present(broker, partition, each)] or there
+        return there[0] if there else places[0]
+
+    def _may_be_present(self, broker: int, partition: str, directory: str) -> bool:
+        written_id = PartitionMetadataFile(self._eyes[broker].file_system, directory).read()
+        return self.lives.may_be_present(partition, written_id)
 
     def whole(
         self, broker: int, partition: str, marks: Sequence[Mark], start: int | None = None, end: int = 0

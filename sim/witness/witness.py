@@ -42,7 +42,6 @@ from sim.checkers.sightings import (
 from sim.disk import SimDisk
 from sim.witness.controller_log import ControllerLog
 from sim.witness.disk_logs import DiskLogs
-from sim.witness.topic_lives import TopicLives
 from sim.world.network import Exchange
 from storage.batch import iterate_batches
 
@@ -158,7 +157,7 @@ class Witness:
         self._created: dict[str, Created] = {}
         # The node that began to lead last, and its epoch, by partition.
         self._leaders: dict[str, tuple[Member, int]] = {}
-        self.lives = TopicLives()
+        self.lives = logs.lives
         self.controller = ControllerLog(
             jury, controller_disk, directory, self._names, self._on_topic, fail_over
         )

@@ -127,13 +127,25 @@ class LogDirectories:
             raise NoLogDirectory(f"no log directory can be used: {reasons}")
 
     def _check_duplicates(self) -> None:
-        """Refuse a partition that is in two directories (LL4): only an operator can know which copy is right."""
-        found: dict[str, str] = {}
+        """Refuse a partition that is in two directories (LL4): only an operator can know which copy is right.
+
+        Of logs with different topic ids all but one are of deleted topics, as a directory has them that was offline at
+        the deletion. The metadata tells which, before any is used.
+        """
+        found: dict[tuple[str, str], str] = {}
         for manager in self.online:
             for name, log in manager.logs.items():
-                if name in found:
-                    raise StorageError(f"{name} is in two log directories: {found[name]} and {log.directory}")
-                found[name] = log.directory
+                before = self._same_log(found, name, manager.topic_ids.get(name))
+                if before is not None:
+                    raise StorageError(f"{name} is in two log directories: {before} and {log.directory}")
+                found[name, manager.topic_ids.get(name, "")] = log.directory
+
+    @staticmethod
+    def _same_log(found: dict[tuple[str, str], str], name: str, topic_id: str | None) -> str | None:
+        """Returns where another log of the partition is that may be of the same topic; one without an id may be."""
+        if topic_id is None:
+            return next((path for (other, _), path in found.items() if other == name), None)
+        return found.get((name, topic_id), found.get((name, "")))
 
     @property
     def was_clean(self) -> bool:

@@ -228,6 +228,23 @@ def test_ll4_a_partition_in_two_directories_is_refused() -> None:
         restarted(setup, life=9).start()
 
 
+def test_ll4_of_two_logs_of_one_name_the_one_of_a_deleted_topic_is_set_aside() -> None:
+    """Its directory was offline when the topic was deleted and created again."""
+    setup = leading()
+    setup.disk.break_directory("two")
+    lost = restarted(setup)
+    lost.boot(*topic())
+    lost.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID), *topic(topic_id="2f" * 16))
+    assert placed(lost) == {"one": [str(each) for each in PARTITIONS]}
+    setup.disk.mend()
+    again = restarted(setup, life=9)
+    again.boot(*topic(topic_id="2f" * 16))
+    assert placed(again) == {"one": [str(each) for each in PARTITIONS], "two": []}
+    names = setup.disk.file_system(Life("eye")).list("two")
+    aside = sorted(name.partition(".")[0] for name in names if name.endswith("-stray"))
+    assert aside == [str(each) for each in IN_TWO]
+
+
 def test_all_directories_are_the_same_nodes() -> None:
     setup = booted()
     eye = setup.disk.file_system(Life("eye"))

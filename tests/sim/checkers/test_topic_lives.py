@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from cluster.core.broker.logs import text_topic_id
+from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
+from sim.disk import SimDisk
+from sim.disk.life import Life
+from sim.witness.disk_logs import DiskLogs
 from sim.witness.topic_lives import TopicLives
+from storage.disk.checkpoints import PartitionMetadataFile
+from storage.draws import Draws
 
 OLD, NEW = "1f" * 16, "2e" * 16
 
@@ -75,3 +81,18 @@ def test_what_only_a_later_answer_proved_binds_while_its_topic_has_had_one_life(
     lives.end("t")
     lives.begin("t", NEW)
     assert not lives.was_acknowledged_by_present("t-0", "unnamed")
+
+
+def test_the_log_of_a_topic_is_not_that_of_a_deleted_one_in_a_directory_that_was_offline() -> None:
+    disk = SimDisk(Draws(1), lambda: 0)
+    file_system = disk.file_system(Life())
+    for directory, topic_id in (("one", "1f" * 16), ("two", "2f" * 16)):
+        file_system.make_directory(f"{directory}/t-0")
+        PartitionMetadataFile(file_system, f"{directory}/t-0").write(text_topic_id(topic_id))
+    logs = DiskLogs(
+        Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda _: None), {1: disk}, ("one", "two")
+    )
+    logs.lives.begin("t", "2f" * 16)
+    assert logs.reader(1, "t-0").directory == "two/t-0"
+    logs.lives.end("t")
+    assert logs.reader(1, "t-0").directory == "one/t-0"

@@ -163,6 +163,28 @@ def test_ll4_a_partition_in_two_directories_is_refused() -> None:
         started(disk)
 
 
+def test_ll4_logs_of_two_topics_with_one_name_may_be_in_two_directories() -> None:
+    """One directory was offline when the first topic was deleted."""
+    first, second = "B" * 21 + "A", "C" * 21 + "A"
+
+    def in_two(*topic_ids: str | None) -> SimDisk:
+        disk = new_disk()
+        for directory, topic_id in zip(("one", "two"), topic_ids, strict=True):
+            logs = started(disk, [directory])
+            logs.create("t", 0, topic_id=topic_id)
+            logs.shutdown()
+        return disk
+
+    logs = started(in_two(first, second))
+    assert [manager.topic_ids for manager in logs.online if manager.logs] == [
+        {"t-0": first},
+        {"t-0": second},
+    ]
+    for topic_ids in ((first, first), (first, None), (None, first)):
+        with pytest.raises(StorageError, match="t-0 is in two log directories"):
+            started(in_two(*topic_ids))
+
+
 @pytest.mark.covers("LogManagerTest.testHandlingExceptionsDuringShutdown")
 def test_ll5_a_directory_that_does_not_stop_in_order_keeps_the_others_not_from_it() -> None:
     disk = new_disk()
