@@ -48,6 +48,7 @@ class LogSegment:
         "_first_batch_timestamp",
         "_first_set_timestamp",
         "_has_index_room",
+        "_has_true_max",
         "_index_interval_bytes",
         "_is_deleted",
         "_max_timestamp",
@@ -89,6 +90,8 @@ class LogSegment:
         # The greatest timestamp of the set that is about to be the first.
         self._first_set_timestamp: int | None = None
         self._max_timestamp: TimestampOffset | None = None
+        # Whether no batch has a greater timestamp: all were seen. A time index that was read says less.
+        self._has_true_max = self.records.size_bytes == 0
         # Whether the indexes were not full when they were last looked at; only an append makes them fuller.
         self._has_index_room = False
         self._is_deleted = False
@@ -475,12 +478,12 @@ class LogSegment:
             self._created_ms = now_ms
             self._first_batch_timestamp = self._first_set_timestamp = None
         self._bytes_since_last_index_entry = 0
-        known, indexed = self._max_timestamp, self.time_index.last_entry
+        known, indexed = self.max_timestamp, self.time_index.last_entry
         # Nothing is above what nothing was above before the cut. Where all timestamps are equal, the index has a single
         # entry, and all batches would be read.
-        if known is not None and known.timestamp == indexed.timestamp >= 0:
+        if self._has_true_max and known.timestamp == indexed.timestamp >= 0:
             self._max_timestamp = indexed
-        elif self.max_timestamp.timestamp >= 0:
+        elif known.timestamp >= 0:
             self._max_timestamp = self._read_largest_timestamp()
         assert found is None or self.records.size_bytes == found.position, (self.records.size_bytes, found)
         return removed_bytes
@@ -518,7 +521,7 @@ class LogSegment:
         """Restart an empty segment with new indexes and an age that counts from now (KAFKA-6388)."""
         assert self.records.size_bytes == 0, self
         self.indexes.restart_empty()
-        self._max_timestamp = None
+        self._max_timestamp, self._has_true_max = None, True
         self._created_ms = now_ms
         self._first_batch_timestamp = self._first_set_timestamp = None
         self._bytes_since_last_index_entry = 0
@@ -530,7 +533,7 @@ class LogSegment:
         Raises InvalidOffset if the batch of the greatest timestamp is below the last entry of the time index.
         """
         assert self.can_hold(max_timestamp.offset), (self.path, max_timestamp)
-        self._max_timestamp = max_timestamp
+        self._max_timestamp, self._has_true_max = max_timestamp, True
         self.offset_index.trim_to_valid_size()
         last = self.time_index.last_entry
         if max_timestamp.offset < last.offset:

@@ -387,6 +387,22 @@ def test_ls13_batches_of_equal_timestamps_are_not_read_again_at_a_cut() -> None:
     assert segment.records.size_bytes == 5 * SIZE
 
 
+def test_ls13_a_time_index_that_lacks_the_greatest_timestamp_is_not_believed_at_a_cut() -> None:
+    """A crash leaves such an index to a segment that recovery does not look at."""
+    file_system = new_file_system()
+    segment = open_segment(file_system, config=LogConfig(index_interval_bytes=1 << 20))
+    for offset, timestamp in enumerate((NOW_MS, NOW_MS + 5, NOW_MS - 5)):
+        append_batch(segment, batch(offset, timestamp=timestamp))
+    segment.time_index.maybe_append(NOW_MS, 0)
+    for index in (segment.time_index, segment.offset_index):
+        index.trim_to_valid_size()
+    segment.close_handlers()
+    again = open_segment(file_system, config=EACH, file_already_exists=True)
+    assert again.max_timestamp == (NOW_MS, 0)
+    again.truncate_to(2, NOW_MS)
+    assert again.max_timestamp == (NOW_MS + 5, 1)
+
+
 @pytest.mark.parametrize("config", [EACH, TWO])
 def test_ls13_the_greatest_timestamp_is_that_of_the_kept_batches(config: LogConfig) -> None:
     segment = open_segment(new_file_system(), config=config)
