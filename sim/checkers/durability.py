@@ -13,10 +13,11 @@ from sim.checkers.sightings import Died, Loaded, StoppedCleanly
 
 @final
 class RecoveryPointIsDurable(Checker):
-    """No crash loses a record below the recovery point that the checkpoint has then (ST2): no start looks there.
+    """No power loss loses a record below the recovery point that the checkpoint has then (ST2): no start looks there.
 
-    After a truncation the recovery point may be above the end of the log, until something is appended. A disk that
-    lied about a sync, or that was replaced, excuses the broker.
+    The end of a process alone loses nothing; it may have cut the log in its last step, of which nobody was told. After
+    a truncation the recovery point may be above the end of the log, until something is appended. A disk that lied about
+    a sync, or that was replaced, excuses the broker.
     """
 
     name = "recovery-point"
@@ -27,7 +28,7 @@ class RecoveryPointIsDurable(Checker):
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> str | None:
         image = partition.image(sighting.broker)
         left_end = Chain(sighting.marks, sighting.start).end
-        if sighting.damage or image.damage or left_end >= image.chain.end:
+        if not sighting.lost_power or sighting.damage or image.damage or left_end >= image.chain.end:
             return None
         if sighting.recovery_point > left_end:
             return (

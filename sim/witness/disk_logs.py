@@ -142,7 +142,10 @@ class DiskLogs:
         return [own, *(ghost.images[each].chain for each in sorted(ghost.images) if each != broker)]
 
     def judge_compaction(self, broker: int, partition: str, *, is_just_compacted: bool = False) -> None:
-        """Report a violation if compaction dropped a record of this replica that must stay; ignores other logs."""
+        """Report a violation if compaction dropped a record of this replica that must stay; ignores other logs.
+
+        Of a disk that lied about a sync or was replaced nothing is reported: it may have lost a compacted segment.
+        """
         compacted = self._compacted.get(partition)
         if compacted is None:
             return
@@ -157,9 +160,10 @@ class DiskLogs:
             ghost.excused,
             is_just_compacted=is_just_compacted,
         )
-        if what is not None:
+        image = ghost.image(broker)
+        if what is not None and not (image.damage or image.cache_damage):
             self._jury.report("compaction", f"{partition}: broker {broker}: {what}")
-        if ghost.image(broker).leads:
+        if image.leads:
             compacted.leads(broker)
 
     def leads(self, broker: int, partition: str) -> None:

@@ -144,6 +144,10 @@ GOOD: dict[str, list[Sighting]] = {
         *QUIET,
         Died(2, P, True, marks(0, 3), recovery_point=3),
     ],
+    "a process cuts its log in the step in which it ends": [
+        *QUIET,
+        Died(2, P, False, marks(0, 3), recovery_point=5),
+    ],
     "the recovery point is above a log that was cut, and the crash loses nothing": [
         *QUIET,
         Appended(2, P, 0, marks(5, 7)),

@@ -8,12 +8,15 @@ import pytest
 
 from cluster.core.broker.broker import Broker
 from cluster.core.messages import TopicPartition
+from sim.checkers.base import Jury, Violation
 from sim.checkers.chain import Chain, Mark, marks_of
+from sim.checkers.ghost import Ghost
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from sim.run import Run, Verdict, run_scenario
 from sim.scenario.model import parse_scenario
 from sim.witness.compacted import CompactedPartition
+from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import DiskEye, LogReader
 from storage.batch import Record, RecordBatch, build_batch
 from storage.cleaner.offset_map import OffsetMap
@@ -113,6 +116,24 @@ def test_what_was_superseded_by_a_record_whose_loss_is_excused_may_be_missing() 
     assert replica.partition.judge(1, replica.reader, 0, (), cut) is None
     # A record does not supersede itself, nor one of another key.
     assert replica.partition.judge(1, replica.reader, 0, (), [kept, cut[0]]) == what
+
+
+def test_a_disk_that_lied_may_have_lost_what_compaction_kept() -> None:
+    replica = Replica(*APPENDED)
+    told: list[Violation] = []
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=told.append)
+    logs = DiskLogs(jury, {1: replica.disk}, ("data",))
+    logs.expect_compaction("t-0")
+    logs.remember("t-0", replica.reader, replica.marks())
+    image = jury.ghost.partition("t-0").image(1)
+    image.chain = Chain(replica.marks())
+    replica.write(APPENDED[1], batch((4, "b", "2")))
+    image.cache_damage = "a disk lost what a sync had said to be durable"
+    logs.judge_compaction(1, "t-0")
+    assert told == []
+    image.cache_damage = ""
+    logs.judge_compaction(1, "t-0")
+    assert [each.checker for each in told] == ["compaction"]
 
 
 def test_consumers_may_pass_what_compaction_removed_before_or_while_its_broker_led() -> None:
