@@ -25,7 +25,7 @@ _MASK = (1 << 64) - 1
 MOST_A_SECOND = 1_000_000
 
 
-class Endless(RuntimeError):
+class Endless(Exception):
     """Virtual time that stands still, or nearly so: events schedule events for the same moment without end."""
 
 
