@@ -122,17 +122,23 @@ class CompactedPartition:
             ):
                 return f"the last value of key {record.key!r}, at offset {offset}, was deleted"
         fresh = {offset: before[offset] for offset in sorted(removed - removed_before)}
-        return self._lost_committed(before, fresh) if is_just_compacted else None
+        return self._lost_committed(before, fresh, excused) if is_just_compacted else None
 
-    def _lost_committed(self, before: Mapping[int, Record], fresh: Mapping[int, Record]) -> str | None:
-        """Returns which of the `fresh` removals took the last committed value of a key, or None (KAFKA-13194)."""
+    def _lost_committed(
+        self, before: Mapping[int, Record], fresh: Mapping[int, Record], excused: Collection[Mark]
+    ) -> str | None:
+        """Returns which of the `fresh` removals took the last committed value of a key, or None (KAFKA-13194).
+
+        What was committed and lost since with an excuse counts as committed: the broker may not know of the loss yet.
+        """
         committed_end = self._truth.end
         last_of_key = {record.key: offset for offset, record in before.items() if offset < committed_end}
         for offset, record in fresh.items():
-            if last_of_key.get(record.key) == offset and not any(
+            is_replaced = self._was_superseded(record, excused) or any(
                 record.key == later.key and at > offset
                 for at, later in self.content(self._truth.between(offset, committed_end)).items()
-            ):
+            )
+            if last_of_key.get(record.key) == offset and not is_replaced:
                 return (
                     f"the last committed value of key {record.key!r}, at offset {offset}, was deleted; the committed "
                     f"log ends at {committed_end}"

@@ -97,6 +97,11 @@ def test_a_committed_value_is_replaced_by_a_committed_one() -> None:
         assert replica.partition.judge(1, replica.reader, 0, own, is_just_compacted=True) is None
     what = "the last committed value of key b'b', at offset 1, was deleted; the committed log ends at"
     assert found == [f"{what} 2", f"{what} 3", None]
+    # The later value was committed too, and lost in an unclean election of which this broker has not heard.
+    replica = Replica(APPENDED[1], APPENDED[2], committed=2)
+    lost = marks_of(APPENDED[2])
+    own = [Chain(replica.marks())]
+    assert replica.partition.judge(1, replica.reader, 0, own, lost, is_just_compacted=True) is None
 
 
 def test_a_follower_that_is_behind_may_lack_what_its_leader_has_superseded() -> None:
