@@ -13,7 +13,7 @@ from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import CreateTopicRequest, DeleteTopicRequest, TopicPartition
 from cluster.local.layout import HOST
 from cluster.shell.clients import AsyncAdmin
-from replog.real.site import TopicRequest
+from sim.hosts.clients import TopicRequest
 
 RETRY_S = 0.2
 CONFIG = AdminConfig(request_timeout_ms=2_000, default_api_timeout_ms=4_000)

@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, final
 
-from cluster.core.messages import AlterTopicConfigsRequest, DeleteTopicRequest
 from replog.real.links import Link
 from replog.real.site import Site, Targets
-from sim.faults.topics import create_request
+from sim.faults.topics import TopicFaults
 from sim.scenario.base import Named, Step
 from sim.scenario.link_steps import Clog, HangUp, Narrow
-from sim.scenario.model import property_text
 from sim.scenario.steps import (
     AlterTopic,
     CreateTopic,
@@ -284,47 +282,21 @@ class ProcessFaults:
                 await self.start(name)
 
 
-@final
-class TopicFaults:
-    """Creates, deletes and alters topics."""
-
-    def __init__(self, site: Site, targets: Targets) -> None:
-        self._site, self._targets = site, targets
-
-    def create(self, step: CreateTopic) -> bool:
-        """Ask for the topic as the scenario describes it. Returns False while the wanted leader is no node."""
-        leader: int | None = None
-        if step.leader is not None:
-            names = self._targets.processes(step.leader, step)
-            if not names:
-                return False
-            leader = int(names[0].removeprefix("broker-"))
-        name = step.create_topic
-        self._site.tell(f"create topic {name}" + ("" if leader is None else f", led by broker {leader}"))
-        self._site.admin.ask(create_request(name, self._site.topics[name], leader))
-        return True
-
-    def delete(self, step: DeleteTopic) -> bool:
-        self._site.tell(f"delete topic {step.delete_topic}")
-        self._site.admin.ask(DeleteTopicRequest(name=step.delete_topic))
-        return True
-
-    def alter(self, step: AlterTopic) -> bool:
-        configs = tuple(sorted((key, property_text(value)) for key, value in step.config.items()))
-        self._site.tell(f"alter topic {step.alter_topic}: {', '.join(map('='.join, configs))}")
-        self._site.admin.ask(AlterTopicConfigsRequest(name=step.alter_topic, configs=configs))
-        return True
-
-
 Handlers = dict[type[Step], Callable[[Any], bool]]
 
 
 def handlers_of(site: Site, targets: Targets, links: LinkFaults, processes: ProcessFaults) -> Handlers:
     """Returns the method that carries out each step that processes can suffer, by its class."""
-    topics = TopicFaults(site, targets)
+    topics = TopicFaults(site.topics, site.tell, site.admin.ask, lambda step: leader_of(targets, step))
     return {
         Kill: processes.kill, Stop: processes.stop, Pause: processes.pause, Pick: processes.pick,
         Restart: processes.restart, Cut: links.cut, Clog: links.clog, Isolate: links.isolate,
         Slow: links.slow, Lose: links.lose, Narrow: links.narrow, HangUp: links.hang_up, Heal: links.heal,
         CreateTopic: topics.create, DeleteTopic: topics.delete, AlterTopic: topics.alter,
     }  # fmt: skip
+
+
+def leader_of(targets: Targets, step: CreateTopic) -> int | None:
+    """Returns the broker that shall lead the new topic, None while there is none."""
+    names = targets.processes(step.leader, step) if step.leader is not None else []
+    return int(names[0].removeprefix("broker-")) if names else None

@@ -6,20 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
-from cluster.core.messages import AlterTopicConfigsRequest, CreateTopicRequest, DeleteTopicRequest
 from replog.real.clients import Client
 from replog.real.links import Link, Links
 from replog.real.processes import Process
 from replog.real.proxy import Proxy
 from sim.checkers.ghost import Ghost
 from sim.faults.misses import Misses
+from sim.hosts.clients import TopicRequest
 from sim.scenario.base import Named, Step
 from sim.scenario.model import TopicModel
 from sim.scenario.values import LinkPair, Target
 from storage.draws import Draws
 
 CONTROLLER = "controller"
-TopicRequest = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest
 
 
 class Topics(Protocol):

@@ -16,7 +16,7 @@ from sim.faults.links import LinkFaults
 from sim.faults.machines import MachineFaults
 from sim.faults.nodes import NodeFaults
 from sim.faults.targets import Site, Targets
-from sim.faults.topics import TopicFaults
+from sim.faults.topics import MetadataFaults, TopicFaults
 from sim.scenario.base import Step
 from sim.scenario.disk_steps import FailDisk, FailSync, LieSyncs, RestoreDisk, SaveDisk, WipeDisk
 from sim.scenario.link_steps import Clog, HangUp, KillStart, Narrow, SlowCpu
@@ -66,7 +66,10 @@ class Faults:
         targets = Targets(site)
         self._links = LinkFaults(site, targets, self._actor)
         self._nodes = NodeFaults(site, targets)
-        self._topics = TopicFaults(site, targets)
+        self._topics = TopicFaults(
+            site.topics, site.tell, site.admin.ask, lambda step: _leader_of(targets, step)
+        )
+        self._metadata = MetadataFaults(site, targets)
         self._machines = MachineFaults(site, targets, self._actor)
         self._disks = DiskFaults(site, targets, self._actor, self._nodes)
         self._next = 0
@@ -97,7 +100,7 @@ class Faults:
             CreateTopic: self._topics.create,
             DeleteTopic: self._topics.delete,
             AlterTopic: self._topics.alter,
-            LagMetadata: self._topics.lag_metadata,
+            LagMetadata: self._metadata.lag_metadata,
             Clog: self._links.clog,
             Narrow: self._links.narrow,
             HangUp: self._links.hang_up,
@@ -203,7 +206,13 @@ class Faults:
         self._generation += 1
         self._lookout.give_up()
         self._links.heal_all()
-        self._topics.heal_all()
+        self._metadata.heal_all()
         self._machines.heal_all()
         self._disks.heal_all()
         self._nodes.heal_all()
+
+
+def _leader_of(targets: Targets, step: CreateTopic) -> int | None:
+    """Returns the broker that shall lead the new topic, None while there is none."""
+    nodes = targets.nodes(step.leader, step) if step.leader is not None else []
+    return nodes[0].node_id if nodes else None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import final
 
 from cluster.core.messages import AlterTopicConfigsRequest, CreateTopicRequest, DeleteTopicRequest
 from sim.faults.targets import Site, Targets
+from sim.hosts.clients import TopicRequest
 from sim.hosts.node import Node
 from sim.scenario.model import TopicModel, property_text
 from sim.scenario.steps import AlterTopic, CreateTopic, DeleteTopic, LagMetadata
@@ -26,34 +28,48 @@ def create_request(name: str, topic: TopicModel, leader: int | None = None) -> C
 
 @final
 class TopicFaults:
-    """Creates, deletes and alters topics, one request after the other, and lets metadata of a broker wait."""
+    """Creates, deletes and alters topics by `ask`, one request after the other; `leader_of` looks a wanted leader up.
 
-    def __init__(self, site: Site, targets: Targets) -> None:
-        self._site, self._targets = site, targets
+    `topics` has them as the scenario describes them, `tell` adds a line to the story.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, TopicModel],
+        tell: Callable[[str], None],
+        ask: Callable[[TopicRequest], None],
+        leader_of: Callable[[CreateTopic], int | None],
+    ) -> None:
+        self._topics, self._tell, self._ask, self._leader_of = topics, tell, ask, leader_of
 
     def create(self, step: CreateTopic) -> bool:
         """Ask for the topic as the scenario describes it. Returns False while the wanted leader is no node."""
-        leader: int | None = None
-        if step.leader is not None:
-            nodes = self._targets.nodes(step.leader, step)
-            if not nodes:
-                return False
-            leader = nodes[0].node_id
+        leader = None if step.leader is None else self._leader_of(step)
+        if step.leader is not None and leader is None:
+            return False
         name = step.create_topic
-        self._site.tell(f"create topic {name}" + ("" if leader is None else f", led by broker {leader}"))
-        self._site.admin.ask(create_request(name, self._site.topics[name], leader))
+        self._tell(f"create topic {name}" + ("" if leader is None else f", led by broker {leader}"))
+        self._ask(create_request(name, self._topics[name], leader))
         return True
 
     def delete(self, step: DeleteTopic) -> bool:
-        self._site.tell(f"delete topic {step.delete_topic}")
-        self._site.admin.ask(DeleteTopicRequest(name=step.delete_topic))
+        self._tell(f"delete topic {step.delete_topic}")
+        self._ask(DeleteTopicRequest(name=step.delete_topic))
         return True
 
     def alter(self, step: AlterTopic) -> bool:
         configs = tuple(sorted((key, property_text(value)) for key, value in step.config.items()))
-        self._site.tell(f"alter topic {step.alter_topic}: {', '.join(map('='.join, configs))}")
-        self._site.admin.ask(AlterTopicConfigsRequest(name=step.alter_topic, configs=configs))
+        self._tell(f"alter topic {step.alter_topic}: {', '.join(map('='.join, configs))}")
+        self._ask(AlterTopicConfigsRequest(name=step.alter_topic, configs=configs))
         return True
+
+
+@final
+class MetadataFaults:
+    """Lets the metadata of a broker wait."""
+
+    def __init__(self, site: Site, targets: Targets) -> None:
+        self._site, self._targets = site, targets
 
     def lag_metadata(self, step: LagMetadata) -> bool:
         """Let the target's nodes replay no metadata for a while. Returns False while it means no node."""

@@ -8,9 +8,10 @@ from typing import final
 
 from replog.real.links import Links
 from replog.real.processes import Process
-from replog.real.site import Site, TopicRequest
+from replog.real.site import Site
 from sim.checkers.ghost import Ghost
 from sim.faults.misses import Misses
+from sim.hosts.clients import TopicRequest
 from sim.scenario.model import parse_scenario
 from storage.draws import Draws
 

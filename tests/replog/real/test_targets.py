@@ -6,8 +6,9 @@ import asyncio
 from typing import TypeVar
 
 from cluster.core.messages import AlterTopicConfigsRequest, CreateTopicRequest, DeleteTopicRequest
-from replog.real.faults import Later, LinkFaults, TopicFaults
+from replog.real.faults import Later, LinkFaults, leader_of
 from replog.real.site import Targets
+from sim.faults.topics import TopicFaults
 from sim.scenario.model import parse_scenario
 from sim.scenario.steps import AlterTopic, CreateTopic, Cut, DeleteTopic, Heal, Isolate, Slow
 from sim.scenario.values import parse_link, parse_target
@@ -88,7 +89,8 @@ def test_an_isolated_process_keeps_its_links_to_those_that_are_spared() -> None:
 def test_topic_steps_are_requests_of_the_admin_client_in_their_order() -> None:
     admin = Nobody()
     place = site(admin)
-    faults = TopicFaults(place, Targets(place))
+    targets = Targets(place)
+    faults = TopicFaults(place.topics, place.tell, place.admin.ask, lambda step: leader_of(targets, step))
     assert faults.delete(step(DeleteTopic, "{delete_topic: t}"))
     assert faults.create(step(CreateTopic, "{create_topic: t, leader: broker 2}"))
     assert faults.alter(step(AlterTopic, "{alter_topic: t, config: {retention.ms: 5}}"))
