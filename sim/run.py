@@ -209,7 +209,7 @@ class Run:
         self.faults.begin()
         while self.world.now_us < self.scenario.duration:
             self.world.run_to(min(self.world.now_us + LOOK_US, self.scenario.duration))
-            self.witness.look(self.cluster.controller.runs_since_us)
+            self.witness.look(self.cluster.controller.acts_since_us)
             self.outages.look()
             if self._is_over():
                 return self._result(replay, [], {}, self.misses.all())

@@ -7,7 +7,7 @@ from typing import final
 
 from sim.checkers.ghost import Ghost
 from sim.checkers.history import ONE_LIFE, FinalLog, Lives
-from sim.hosts.history import History, Outcome, SendOperation
+from sim.hosts.history import History, Outcome, SendOperation, shown
 
 
 @final
@@ -51,14 +51,14 @@ class ClientHistoryCheck:
                 continue
             if send.acks == 0:
                 if send.value not in self._history.handed_over:
-                    yield f"{send.partition}: {send.value!r} was reported as delivered and was in no request"
+                    yield f"{send.partition}: {shown(send.value)} was reported as delivered and was in no request"
                 continue
             if not self._lives.was_acknowledged_by_present(send.partition, send.value):
                 continue
             is_kept = send.value in placed.get(send.partition, set()) or send.partition in self._log_starts
             may_be_lost = send.acks == 1 and (send.partition, send.value) not in exposed
             if not is_kept and not may_be_lost and not self._has_excuse(send.partition):
-                what = f"{send.value!r}, acknowledged without an offset, is nowhere in the log"
+                what = f"{shown(send.value)}, acknowledged without an offset, is nowhere in the log"
                 yield f"lost-write: {send.partition}: {what}"
 
     def _has_excuse(self, partition: str) -> bool:
@@ -70,9 +70,9 @@ class ClientHistoryCheck:
         for read in self._history.reads:
             send = self._sends.get(read.value)
             if send is None:
-                yield f"unsent-read: {read.partition}: {read.consumer} read {read.value!r}, which nobody sent"
+                yield f"unsent-read: {read.partition}: {read.consumer} read {shown(read.value)}, which nobody sent"
             elif send.outcome is Outcome.FAIL:
-                yield f"G1a: {read.partition}: {read.consumer} read {read.value!r}, whose send was refused"
+                yield f"G1a: {read.partition}: {read.consumer} read {shown(read.value)}, whose send was refused"
 
     def _out_of_order(self) -> Iterator[str]:
         places = {send.value: place for place, send in enumerate(self._history.sends)}
@@ -85,7 +85,7 @@ class ClientHistoryCheck:
                     continue
                 at, before = latest.setdefault((send.producer, send.life), (offset, send))
                 if places[send.value] < places[before.value] and not ghost.may_forget(at, offset):
-                    what = f"offset {offset} holds {send.value!r}, sent before {before.value!r}"
+                    what = f"offset {offset} holds {shown(send.value)}, sent before {shown(before.value)}"
                     yield f"nonmonotonic-send: {partition}: {what}"
                 latest[send.producer, send.life] = offset, send
 
@@ -107,7 +107,7 @@ class ClientHistoryCheck:
         for send in self._history.sends:
             took_us = send.completed_us - send.invoked_us
             if send.outcome is not Outcome.OPEN and 0 < send.within_us < took_us:
-                yield f"{send.producer} learned the fate of {send.value!r} after {took_us / 1e6:g} s"
+                yield f"{send.producer} learned the fate of {shown(send.value)} after {took_us / 1e6:g} s"
 
     def _skipped(self, kept: Mapping[str, FinalLog]) -> Iterator[str]:
         seen: dict[tuple[str, str], set[int]] = {reader: set() for reader in self._history.positions}

@@ -35,7 +35,8 @@ class FailOver:
     A leader that has read its election begins to lead within a second.
 
     A replica can lead while its broker is active, and the controller hears its heartbeats, and its disk is sound. The
-    controller decides while it runs: what is overdue when it starts, or goes on after a pause, has its full time again.
+    controller decides while it runs: what is overdue when it starts, goes on after a pause, or has waited long for a
+    flush, has its full time again.
     No other knowledge of faults plays a part: a cut, or a broker's pause or crash, is a missing heartbeat.
     """
 
@@ -92,7 +93,7 @@ class FailOver:
 
         `partitions` are those that exist, by name; `elected_at` has the offsets of their last elections in the metadata
         log; `active` are the brokers that may lead; since `controller_since_us` the controller's process runs without a
-        pause, None if it does not run.
+        pause, and without a flush that takes long, None if it does not.
         """
         # Without a controller nobody is elected, and what was elected is judged later.
         decides_since_us = now_us if controller_since_us is None else controller_since_us

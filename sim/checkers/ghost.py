@@ -12,7 +12,7 @@ So `lost` remembers batches that were lost in this way, whether they were expose
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, final
 
 from sim.checkers.chain import Chain, Mark
@@ -70,7 +70,8 @@ class Image:
         self.lost_from: int | None = None
         # Why its disk lost what was synced too; empty if it did not, or has caught up since.
         self.damage = ""
-        # Why its disk may have lost a part of the epoch cache; empty if it did not, or if the cache was whole since.
+        # Why its disk may have lost a part of the epoch cache, or a segment with others after it; empty if it did not,
+        # or if the cache was whole since.
         self.cache_damage = ""
 
     def caught_up(self) -> None:
@@ -231,6 +232,11 @@ class Ghost:
         """
         if isinstance(sighting, Loaded | EpochsSeen) and not partition.unjudged:
             self._look_for_damage(partition, sighting)
+        if isinstance(sighting, Died) and sighting.damage and partition.unjudged:
+            # What this disk held is not known any more: it may have been the only one with any of the records.
+            self.excuses.append(
+                Excuse(partition.name, 0, NO_END, f"{partition.unjudged}; then {sighting.damage}")
+            )
         if partition.unjudged and isinstance(sighting, Elected | IsrChanged):
             partition.isr = sighting.isr
             if isinstance(sighting, Elected):
@@ -246,6 +252,8 @@ class Ghost:
                 since, why = wrong.base_offset, f"lacks epochs in its cache: {image.cache_damage}"
         elif sighting.unsound and image.damage:
             since, why = image.lost_from, f"has a hole in its log: {image.damage}"
+        elif image.cache_damage:
+            since, why = _hole(sighting.start, sighting.marks), f"has a hole in its log: {image.cache_damage}"
         if since is not None:
             partition.unjudged = f"broker {sighting.broker} {why}"
             self.excuses.append(Excuse(partition.name, since, NO_END, partition.unjudged))
@@ -410,3 +418,13 @@ class Ghost:
                 partition.excused[mark] = None
             assert partition.truth.end <= start, (partition.name, partition.truth.end, start)
             self.excuses.append(Excuse(partition.name, start, end, reason))
+
+
+def _hole(start: int, marks: Sequence[Mark]) -> int | None:
+    """Returns the first offset from `start` on that no batch holds although a later one is there, None without any."""
+    end = start
+    for mark in marks:
+        if mark.base_offset > end:
+            return end
+        end = mark.next_offset
+    return None

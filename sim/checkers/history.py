@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol, final
 
 from sim.checkers.ghost import Excuse, Ghost
-from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
+from sim.hosts.history import History, Outcome, ReadOperation, SendOperation, shown
 
 
 class Lives(Protocol):
@@ -88,9 +88,9 @@ class HistoryCheck:
             reason = self._reason(send)
             if reason is None:
                 found = self._logs.get(send.partition, {}).get(send.offset)
-                instead = "nothing" if found is None else repr(found)
+                instead = "nothing" if found is None else shown(found)
                 yield (
-                    f"lost-write: {send.partition}: {send.value!r}, acknowledged with acks={_acks(send)} "
+                    f"lost-write: {send.partition}: {shown(send.value)}, acknowledged with acks={_acks(send)} "
                     f"at offset {send.offset} ({send.completed_us / 1e6:.3f} s), is lost: {instead} is there"
                 )
             else:
@@ -101,11 +101,16 @@ class HistoryCheck:
         excuse = self._excuse(send.partition, send.offset)
         if excuse is not None:
             return excuse.reason
-        if send.offset < self._log_starts.get(send.partition, 0):
+        if self._was_deleted(send.partition, send.offset):
             return RETENTION
         if send.acks == 1 and not self._was_exposed(send):
             return LEADER_ALONE
         return None
+
+    def _was_deleted(self, partition: str, offset: int) -> bool:
+        """Whether retention has deleted the record, of the log at the end or of a leader's log that is lost since."""
+        start = max(self._log_starts.get(partition, 0), self._ghost.partition(partition).leader_log_start)
+        return offset < start
 
     def _was_exposed(self, send: SendOperation) -> bool:
         """Whether a consumer read the record: then it must stay, even with acks=1 (D4)."""
@@ -118,16 +123,16 @@ class HistoryCheck:
             for offset, value in log.items():
                 sent = by_value.get(value)
                 if sent is None:
-                    yield f"{partition}: offset {offset} holds {value!r}, which nobody sent"
+                    yield f"{partition}: offset {offset} holds {shown(value)}, which nobody sent"
                 elif sent.outcome is Outcome.FAIL:
-                    yield f"{partition}: offset {offset} holds {value!r}, whose send was refused"
+                    yield f"{partition}: offset {offset} holds {shown(value)}, whose send was refused"
                 elif (
                     value in first_at
                     and sent.is_idempotent
                     and not self._is_forgotten(first_at[value], offset)
                 ):
                     places = f"{first_at[value]} and at {(partition, offset)}"
-                    yield f"duplicate: {value!r} of an idempotent producer is at {places}"
+                    yield f"duplicate: {shown(value)} of an idempotent producer is at {places}"
                 first_at.setdefault(value, (partition, offset))
 
     def _is_forgotten(self, place: tuple[str, int], offset: int) -> bool:
@@ -140,7 +145,7 @@ class HistoryCheck:
             if read.offset >= read.high_watermark:
                 yield f"{_described(read)} at high watermark {read.high_watermark}"
             elif self._logs.get(read.partition, {}).get(read.offset) != read.value:
-                if read.offset < self._log_starts.get(read.partition, 0):
+                if self._was_deleted(read.partition, read.offset):
                     continue
                 if self._excuse(read.partition, read.offset) is None:
                     yield self._unstable(read)
@@ -149,7 +154,7 @@ class HistoryCheck:
         found = self._logs.get(read.partition, {}).get(read.offset)
         if found is None:
             return f"{_described(read)}; at the end that offset holds nothing"
-        return f"inconsistent-offsets: {_described(read)}; at the end that offset holds {found!r}"
+        return f"inconsistent-offsets: {_described(read)}; at the end that offset holds {shown(found)}"
 
 
 def _acks(send: SendOperation) -> str:
@@ -157,4 +162,4 @@ def _acks(send: SendOperation) -> str:
 
 
 def _described(read: ReadOperation) -> str:
-    return f"{read.partition}: {read.consumer} read {read.value!r} at offset {read.offset}"
+    return f"{read.partition}: {read.consumer} read {shown(read.value)} at offset {read.offset}"

@@ -32,7 +32,7 @@ from cluster.core.messages import (
     ProduceRequest,
     TopicPartition,
 )
-from sim.hosts.history import History, Move, Outcome, ReadOperation, SendOperation
+from sim.hosts.history import FILL, History, Move, Outcome, ReadOperation, SendOperation
 from sim.hosts.lives import ClientShell
 from sim.hosts.shell import Shell, Watcher
 from sim.scenario.model import ConsumerModel, ProducerModel
@@ -223,7 +223,7 @@ class ProducerShell(ClientShell):
         self._sent += 1
         ticket = self._sent
         if value is None:
-            value = f"{self.name}/{ticket}".ljust(self.model.size, ".")
+            value = f"{self.name}/{ticket}".ljust(self.model.size, FILL)
         elif any(value == each.value for each in self._history.sends):
             raise ValueError(f"value {value!r} was sent before: a record is recognised by its value")
         operation = SendOperation(

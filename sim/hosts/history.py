@@ -9,6 +9,9 @@ from typing import final
 from sim.world.pool import Pool
 from storage.values import quickly_made
 
+# What fills a record's value up to its size.
+FILL = "."
+
 
 class Outcome(Enum):
     """The outcome of a send, as its producer knows it."""
@@ -20,6 +23,11 @@ class Outcome(Enum):
     FAIL = "fail"
     # The outcome is unknown: the record may be in the log, now or later.
     INFO = "info"
+
+
+def shown(value: str) -> str:
+    """Returns a record's value in quotes as a message shows it: without the dots that fill it up to its size."""
+    return repr(value.rstrip(FILL))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -26,6 +26,8 @@ from storage.draws import Draws
 START_US = 5_000
 JOB_US = 500
 JOB_MEAN_US = 2_000
+# A job that takes so long holds up what waits for it, which may be a decision.
+LONG_JOB_US = 100_000
 # The directory of a node's logs on its disk.
 DIRECTORY = "data"
 
@@ -119,6 +121,17 @@ class Node(Shell):
     def runs_since_us(self) -> int | None:
         """When the process began, or went on after its last pause; None while it is paused or down."""
         return None if self.core is None or self.paused else max(self._began_us, self.resumed_us)
+
+    @property
+    def acts_since_us(self) -> int | None:
+        """Since when the process runs and no job has taken it long: what it decided waits for no disk.
+
+        None while it is paused or down, or has been in one job for `LONG_JOB_US`.
+        """
+        runs_since_us = self.runs_since_us
+        if runs_since_us is None or (self._jobs and self.world.now_us - self._job_began_us >= LONG_JOB_US):
+            return None
+        return max(runs_since_us, self._long_job_ended_us)
 
     def reachability(self) -> Reachability:
         if self.core is not None:
@@ -292,6 +305,7 @@ class Node(Shell):
     def _begin_memory(self) -> None:
         super()._begin_memory()
         self._jobs: deque[RunJob] = deque()
+        self._job_began_us = self._long_job_ended_us = 0
         self._held_metadata: list[tuple[int, Answer, int, int]] = []
         # The part of the first job that became due while the node was paused.
         self._due_part: JobPart | None = None
@@ -315,7 +329,7 @@ class Node(Shell):
 
     def _begin_job(self) -> None:
         """Begin the first job: its work is done at a drawn moment of the time that it takes, its end is told later."""
-        kind = self._jobs[0].kind
+        kind, self._job_began_us = self._jobs[0].kind, self.world.now_us
         lasting_us = JOB_US + self._job_time.exponential(self._job_means_us.get(kind, JOB_MEAN_US))
         until_us = self._job_time.below(lasting_us)
         part = (self._work, (self.life_number, lasting_us - until_us))
@@ -355,6 +369,8 @@ class Node(Shell):
             return
         assert self._jobs[0] is job, (self.name, job.kind)
         self._jobs.popleft()
+        if self.world.now_us - self._job_began_us >= LONG_JOB_US:
+            self._long_job_ended_us = self.world.now_us
         if self._jobs:
             self._begin_job()
         error, self._job_error = self._job_error, None

@@ -220,7 +220,7 @@ class Witness:
     def look(self, controller_since_us: int | None) -> None:
         """Judge what should have happened by now; to be called at intervals, beside the events.
 
-        Since `controller_since_us` the controller's process runs without a pause, None if it does not run.
+        Since `controller_since_us` the controller's process runs without a pause or a long job, None if it does not.
         """
         ghost, controller = self.jury.ghost, self.controller
         present = {

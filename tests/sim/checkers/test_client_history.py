@@ -9,7 +9,7 @@ from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.history import HistoryCheck
 from sim.checkers.producer_sequences import sequence_findings
 from sim.checkers.sightings import BecameFollower, BecameLeader, LogStarted
-from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
+from sim.hosts.history import History, Outcome, ReadOperation, SendOperation, shown
 from storage.batch import RecordBatch, build_batch
 from storage.batch.record import Record
 
@@ -210,3 +210,22 @@ def test_later_epoch_begins_with_sequence_0() -> None:
 
 def test_sequence_after_the_highest_is_0() -> None:
     assert not faults(batch_of(0, (1 << 31) - 1), batch_of(0, 0), batch_of(0, 1))
+
+
+def test_what_retention_has_deleted_of_a_leaders_log_is_not_lost_although_the_log_begins_again_before_it() -> (
+    None
+):
+    history, log = history_of(sent("a", Outcome.OK, offset=1), read={1: "a"}), {1: "z"}
+
+    def findings(log_start: int) -> list[str]:
+        ghost = Ghost()
+        ghost.apply(ghost.partition(P), BecameLeader(1, P, 0, 0))
+        ghost.apply(ghost.partition(P), LogStarted(1, P, log_start))
+        return [each.partition(":")[0] for each in HistoryCheck(history, ghost, {P: log}).findings()]
+
+    assert findings(log_start=1) == ["lost-write", P, "inconsistent-offsets"]
+    assert findings(log_start=2) == [P]
+
+
+def test_a_message_shows_a_value_without_what_fills_it_up() -> None:
+    assert shown("producer-1/7".ljust(900, ".")) == "'producer-1/7'"

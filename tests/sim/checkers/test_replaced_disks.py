@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from sim.checkers.chain import Mark
 from sim.checkers.sightings import (
     Acknowledged,
     Appended,
@@ -15,7 +18,7 @@ from sim.checkers.sightings import (
     Sighting,
     Truncated,
 )
-from tests.sim.checkers.test_checkers import QUIET, P, appended_everywhere, broken, mark, marks
+from tests.sim.checkers.test_checkers import QUIET, P, appended_everywhere, broken, jury_of, mark, marks
 
 
 def committed_after_a_disk_was_replaced(damage: str) -> list[str]:
@@ -96,3 +99,24 @@ def test_an_epoch_cache_that_the_disk_has_kept_is_judged_as_any_other() -> None:
     # Nor does a disk excuse another broker's cache, or what no disk loses.
     assert "log-shape" in broken(*QUIET, *dies(DECEIVED), EpochsSeen(3, P, ()))
     assert "log-shape" in broken(*QUIET, *dies(DECEIVED), EpochsSeen(2, P, ((0, 0), (1, 9))))
+
+
+@pytest.mark.parametrize(
+    "left", [(*marks(0, 2), *marks(3, 5)), marks(2, 5)], ids=["between two", "the first"]
+)
+def test_a_replica_whose_disk_lost_a_segment_that_others_follow_proves_nothing(
+    left: tuple[Mark, ...],
+) -> None:
+    def starts_with_a_hole(damage: str) -> list[str]:
+        return broken(*QUIET, Died(2, P, True, left, 0, damage), Loaded(2, P, left, ""))
+
+    assert "log-shape" in starts_with_a_hole("")
+    assert not starts_with_a_hole(DECEIVED)
+
+
+def test_a_disk_that_is_lost_after_its_log_had_a_hole_excuses_all_records() -> None:
+    left = (*marks(0, 2), *marks(3, 5))
+    jury = jury_of(*QUIET, Died(2, P, True, left, 0, DECEIVED), Loaded(2, P, left, ""))
+    assert [excuse.start for excuse in jury.ghost.excuses] == [2]
+    jury.see(Died(2, P, True, (), 0, "a disk was replaced by an empty one"))
+    assert [excuse.start for excuse in jury.ghost.excuses] == [2, 0]

@@ -11,7 +11,7 @@ from cluster.core.effects import CancelTimer, Observe, RunJob, Send, Stop
 from cluster.core.events import Event, JobDone, Shutdown, TimerFired
 from cluster.core.messages import ProduceRequest
 from sim.disk.costs import DiskCosts
-from sim.hosts.node import Node
+from sim.hosts.node import LONG_JOB_US, Node
 from sim.world.network import Transport
 from sim.world.time import ORIGIN_MS
 from storage.disk.filesystem import FileSystem, OpenMode
@@ -404,3 +404,23 @@ def test_a_process_runs_from_its_start_or_the_end_of_its_last_pause() -> None:
     site.world.run_to(2 * SECOND)
     node.start()
     assert node.runs_since_us == 2 * SECOND
+
+
+def test_a_process_acts_while_no_job_takes_it_long() -> None:
+    def acts_since(job_mean_us: int, at_us: int) -> list[int | None]:
+        """When the node acts since, at `at_us`, and when its job has ended."""
+        echo = Echo([RunJob(job=1, kind="flush", work=lambda: None)])
+        site = Site(lambda number: echo, nodes=1, job_means_us={"flush": job_mean_us})
+        site.start()
+        node = site.nodes[1]
+        found: list[int | None] = []
+        for until_us in (at_us, 100 * SECOND):
+            site.world.run_to(until_us)
+            found.append(node.acts_since_us)
+        assert [type(event) for _, event in echo.log] == [JobDone]
+        return found
+
+    assert acts_since(job_mean_us=1_000, at_us=1) == [0, 0]
+    during, after = acts_since(job_mean_us=4 * SECOND, at_us=LONG_JOB_US)
+    assert during is None
+    assert after is not None and after > LONG_JOB_US
