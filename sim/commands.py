@@ -18,6 +18,7 @@ from sim.bugs import BugError, install
 from sim.bundled import bundled_scenarios, description, find_scenario
 from sim.detection.commands import bugs_command
 from sim.determinism.command import check_command
+from sim.result_lines import operation_lines, verdict_lines
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.model import ScenarioError, load_scenario
 from sim.scenario.schema_command import schema
@@ -294,20 +295,8 @@ def _print(result: RunResult, *, with_story: bool) -> None:
         for line in result.story:
             click.echo(line)
         click.echo()
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in result.operations.items() if count)
-    click.echo(f"sends: {counts or 'none'}")
-    for reason, count in result.excused.items():
-        click.echo(f"lost and excused: {count} acknowledged records: {reason}")
-    for reason, count in result.excused_sends.items():
-        click.echo(f"failed and excused: {count} sends: {reason}")
-    if result.never_struck:
-        click.echo(f"faults that never struck: {len(result.never_struck)}")
-    for what in result.never_struck:
-        click.echo(f"never struck: {what}")
-    for violation in result.violations:
-        click.echo(f"VIOLATED at {violation.at_us / 1e6:.3f} s: {violation.checker}: {violation.what}")
-    why = f" ({result.starved_because})" if result.starved_because else ""
-    click.echo(f"verdict: {result.verdict.value}{why}")
+    for line in (*operation_lines(result), *verdict_lines(result)):
+        click.echo(line)
     click.echo(f"events: {result.events} in {result.simulated_ms / 1000:g} simulated seconds")
     click.echo(f"trace hash: {result.trace_hash}")
     click.echo(f"replay: {result.replay}")

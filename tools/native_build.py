@@ -59,6 +59,7 @@ LEFT_OUT = {
     "sim/scenario": "pydantic makes its classes out of their annotations",
     "sim/seed_range.py": _AROUND,
     "sim/seeds.py": _AROUND,
+    "sim/result_lines.py": _AROUND,
     "sim/seeds_output.py": _AROUND,
     "sim/shrink": _AROUND,
     "sim/sometimes/answers.py": _RARE,

@@ -18,6 +18,7 @@ from replog.real.ground import NotStarted
 from replog.real.result import RealResult
 from replog.real.run import RealRun
 from sim.judgement import Verdict
+from sim.result_lines import operation_lines, verdict_lines
 from sim.scenario.model import Scenario, load_scenario
 
 _EXIT = {Verdict.HELD: 0, Verdict.VIOLATED: 1, Verdict.STARVED: 3}
@@ -90,25 +91,15 @@ def _terminated_like_interrupted() -> Iterator[None]:
 def _print(result: RealResult, *, with_story: bool) -> None:
     if with_story:
         click.echo()
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in result.operations.items() if count)
-    click.echo(f"sends: {counts or 'none'}")
+    for line in operation_lines(result):
+        click.echo(line)
     click.echo(f"reads: {result.reads}")
-    for reason, count in result.excused.items():
-        click.echo(f"lost and excused: {count} acknowledged records: {reason}")
-    for reason, count in result.excused_sends.items():
-        click.echo(f"failed and excused: {count} sends: {reason}")
-    if result.never_struck:
-        click.echo(f"faults that never struck: {len(result.never_struck)}")
-    for what in result.never_struck:
-        click.echo(f"never struck: {what}")
     if result.skipped:
         click.echo(f"skipped on processes: {len(result.skipped)}")
     for what in result.skipped:
         click.echo(f"skipped: {what}")
-    for violation in result.violations:
-        click.echo(f"VIOLATED at {violation.at_us / 1e6:.3f} s: {violation.checker}: {violation.what}")
-    why = f" ({result.starved_because})" if result.starved_because else ""
-    click.echo(f"verdict: {result.verdict.value}{why}")
+    for line in verdict_lines(result):
+        click.echo(line)
     click.echo(f"time: {result.real_ms / 1000:.1f} seconds")
     if result.data is not None:
         click.echo(f"data: {result.data}")
