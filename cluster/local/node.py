@@ -28,7 +28,7 @@ from cluster.core.messages import CONTROLLER_ID
 from cluster.local.layout import UnusableInput
 from cluster.local.properties import configured
 from cluster.local.start_recovery import recover_before_start
-from cluster.local.tuning import keep_freed_memory, loop_factory
+from cluster.local.tuning import ShortCollections, keep_freed_memory, loop_factory
 from cluster.shell.runtime import Core, Runtime, log_observation
 from cluster.shell.server import BROKER_SERVICES, CONTROLLER_SERVICES, NodeServer, PortInUse
 from storage.directory.directories import is_disk_error
@@ -213,6 +213,7 @@ class NodeProcess:
         services = CONTROLLER_SERVICES if arguments.is_controller else BROKER_SERVICES
         self._server = NodeServer(self._runtime, services)
         self._health_updates: set[asyncio.Task[None]] = set()
+        self._collections = ShortCollections()
 
     async def run(self) -> int:
         """Runs the node until it stops; returns the exit status. Raises what makes the start impossible."""
@@ -221,6 +222,8 @@ class NodeProcess:
         await self._server.start(arguments.host, arguments.port)
         try:
             self._runtime.start(self._core.start)
+            # The logs are loaded now: nothing that came before is garbage.
+            self._collections.begin()
             with pid_file(arguments.pid_path):
                 if arguments.is_controller:
                     await self._serve(True)
