@@ -449,11 +449,15 @@ class LogManager:
 
         Recovery points are left out: a late write must not raise again what a truncation has lowered.
         """
+        high_watermarks, log_starts = Offsets(), Offsets()
+        # One walk for both: with thousands of logs most of the time goes to memory that no cache holds.
+        for log in self.logs.values():
+            name, marks = (log.topic, log.partition), log.marks
+            high_watermarks[name] = marks.high_watermark
+            if marks.log_start_offset > log.local.segments.first_base_offset:
+                log_starts[name] = marks.log_start_offset
         return PreparedCheckpoint(
-            (
-                (self._high_watermarks, self._offsets(lambda log: log.high_watermark)),
-                (self._log_starts, self._log_start_offsets()),
-            ),
+            ((self._high_watermarks, high_watermarks), (self._log_starts, log_starts)),
             disk=self._disk,
             forgotten_count=lambda: self._forgotten_count,
         )
