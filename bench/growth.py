@@ -21,6 +21,9 @@ ROUNDS: Final = 5
 # A step that works longer makes every reader and writer of the node wait.
 STEP_S: Final = 0.05
 
+# More than the caches of a processor core hold.
+_OTHER_MEMORY: Final = bytes(32 << 20)
+
 _AT_END: Final[list[Callable[[], object]]] = []
 
 
@@ -114,9 +117,18 @@ def scratch() -> Iterator[Path]:
         yield Path(root)
 
 
+def _settle() -> None:
+    """Collect garbage and read other memory, so that every size begins with caches that hold nothing of it.
+
+    A collection leaves a small size in the caches, and drives a large one out: then what depends on no size seems to.
+    """
+    gc.collect()
+    _OTHER_MEMORY.count(b"\1")
+
+
 def cpu(work: Callable[[], object], count: int = 1) -> Sample:
     """Measure `work`, which does a thing `count` times: the CPU seconds of one, in this process, all threads."""
-    gc.collect()
+    _settle()
     start = time.process_time()
     work()
     return Sample(value=(time.process_time() - start) / count)
@@ -133,7 +145,7 @@ class Steps:
         self._jobs: list[float] = []
 
     def __enter__(self) -> Self:
-        gc.collect()
+        _settle()
         gc.disable()
         return self
 

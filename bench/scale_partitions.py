@@ -17,6 +17,8 @@ from storage.log import Isolation, PartitionLog
 
 # Of this many partitions one after the other.
 STEPS: Final = 50
+# A node's clients come back to the same partitions, which its processor then knows.
+PASSES: Final = 4
 # As in the findings that the limits come from.
 TRUNCATIONS: Final = 200
 
@@ -69,13 +71,18 @@ def _some(logs: LogManager, number: int) -> Iterator[PartitionLog]:
         yield log
 
 
+def _on_some(step: Callable[[PartitionLog], None], logs: LogManager) -> Sample:
+    """Measure `step` on some partitions, several times each."""
+    return steps(partial(step, log) for _ in range(PASSES) for log in _some(logs, STEPS))
+
+
 def _append(log: PartitionLog) -> None:
     log.append_as_leader(one_record(0), leader_epoch=0, now_ms=FIRST_TIMESTAMP)
 
 
 def append(size: int, root: Path) -> Once:
     logs = _with_partitions(size, root)
-    return lambda: steps(partial(_append, log) for log in _some(logs, STEPS))
+    return lambda: _on_some(_append, logs)
 
 
 def fetch(size: int, root: Path) -> Once:
@@ -85,7 +92,7 @@ def fetch(size: int, root: Path) -> Once:
     def read(log: PartitionLog) -> None:
         assert log.read(0, max_size=1000, isolation=Isolation.HIGH_WATERMARK).records
 
-    return lambda: steps(partial(read, log) for log in _some(logs, STEPS))
+    return lambda: _on_some(read, logs)
 
 
 def create(size: int, root: Path) -> Once:
