@@ -112,9 +112,10 @@ class DiskJudge:
         def stays(partition: str) -> bool:
             return partition.rpartition("-")[0] not in compacted
 
-        rest = History()
-        rest.sends = [each for each in self._history.sends if stays(each.partition)]
-        rest.reads = [each for each in self._history.reads if stays(each.partition)]
+        rest = History(
+            sends=(each for each in self._history.sends if stays(each.partition)),
+            reads=(each for each in self._history.reads if stays(each.partition)),
+        )
         rest.positions = {key: at for key, at in self._history.positions.items() if stays(key[1])}
         rest.handed_over = self._history.handed_over
         return rest

@@ -193,9 +193,7 @@ class SimDisk:
     @property
     def has_lost_writes(self) -> bool:
         """Whether the page cache shows changes whose sync failed, so that a power loss takes them for certain."""
-        return any(
-            change.fate is Fate.LOST for node in self._cache.dirty_files.values() for change in node.changes
-        )
+        return any(node.has_lost for node in self._cache.dirty_files.values())
 
     @property
     def deceives(self) -> bool:

@@ -8,10 +8,10 @@ costs nothing.
 from __future__ import annotations
 
 import mmap
-from dataclasses import dataclass
 from enum import Enum
-from typing import final
+from typing import NamedTuple, final
 
+from sim.world.packed import PackedList, Packing, Row
 from storage.codec.buffer import Buffer
 
 # From this size on, memory is mapped from the kernel, which makes each page when it is first touched.
@@ -31,8 +31,7 @@ class Fate(Enum):
     LOST = "lost"
 
 
-@dataclass(slots=True, kw_only=True)
-class FileChange:
+class FileChange(NamedTuple):
     """One write (size_bytes >= 0) or change of length (size_bytes -1), with the state that undoes it."""
 
     sequence: int
@@ -50,6 +49,18 @@ class FileChange:
         return self.size_bytes >= 0
 
 
+def _row_of(change: FileChange) -> Row:
+    return (*change[:-1], change.fate.value)
+
+
+def _change_of(row: Row) -> FileChange:
+    return FileChange._make((*row[:-1], Fate(row[-1])))
+
+
+# A log that nobody syncs has a change for each append.
+_PACKING = Packing(_row_of, _change_of)
+
+
 def _allocate(capacity: int) -> Memory:
     return bytearray(capacity) if capacity < _LAZY_BYTES else mmap.mmap(-1, capacity)
 
@@ -62,6 +73,7 @@ class FileNode:
         "changes",
         "data_end",
         "durable_modified_ms",
+        "has_lost",
         "is_deceiving",
         "length",
         "live_maps",
@@ -76,7 +88,9 @@ class FileNode:
         self.modified_ms = self.durable_modified_ms = modified_ms
         self.memory: Memory = bytearray(256)
         self.length = self.data_end = 0
-        self.changes: list[FileChange] = []
+        self.changes = PackedList(_PACKING)
+        # Whether a change is LOST.
+        self.has_lost = False
         # Whether a sync has said success while a change was lost.
         self.is_deceiving = False
         self.live_maps = 0
@@ -127,21 +141,25 @@ class FileNode:
     def sync(self) -> None:
         """Make pending changes durable; changes lost by a failed sync stay lost."""
         assert self.data_end <= self.length, (self.number, self.data_end, self.length)
-        self.is_deceiving = any(change.fate is Fate.LOST for change in self.changes)
+        self.is_deceiving = self.has_lost
         assert self.data_end <= len(self.memory), (self.number, self.data_end, len(self.memory))
-        if any(change.fate is Fate.LOST for change in self.changes):
-            for change in self.changes:
-                if change.fate is Fate.PENDING:
-                    change.fate = Fate.DURABLE
+        if self.has_lost:
+            self._end_pending(Fate.DURABLE)
         else:
             self.changes.clear()
         self.durable_modified_ms = self.modified_ms
 
     def lose_pending(self) -> None:
         """Fail a sync: its pages count as clean although they were not written, so no later sync writes them."""
-        for change in self.changes:
-            if change.fate is Fate.PENDING:
-                change.fate = Fate.LOST
+        self._end_pending(Fate.LOST)
+        self.has_lost = any(change.fate is Fate.LOST for change in self.changes)
+
+    def _end_pending(self, fate: Fate) -> None:
+        """Let every pending change have that fate; the others keep theirs."""
+        ended = [each._replace(fate=fate) if each.fate is Fate.PENDING else each for each in self.changes]
+        assert len(ended) == len(self.changes), (len(ended), len(self.changes))
+        self.changes = PackedList(_PACKING, ended)
+        assert not any(each.fate is Fate.PENDING for each in ended), self.number
 
     def unwind(self) -> list[tuple[FileChange, bytes]]:
         """Undo all changes, newest first. Returns each change, oldest first, with the bytes that it had written.
@@ -149,7 +167,7 @@ class FileNode:
         Changes that are DURABLE are undone too; the caller applies them again.
         """
         undone: list[tuple[FileChange, bytes]] = []
-        for change in reversed(self.changes):
+        for change in reversed(list(self.changes)):
             written = self.read(change.position, change.size_bytes) if change.is_write else b""
             self.set_length(max(self.length, change.old_length))
             if change.is_write:
@@ -159,7 +177,7 @@ class FileNode:
             assert self.data_end <= max(change.old_data_end, change.old_length), change
             undone.append((change, written))
         self.changes.clear()
-        self.is_deceiving = False
+        self.has_lost = self.is_deceiving = False
         undone.reverse()
         return undone
 
@@ -209,22 +227,11 @@ class FileNode:
         twin = FileNode(self.number, self.modified_ms)
         twin.durable_modified_ms = self.durable_modified_ms
         twin.put(0, bytes(memoryview(self.memory)[: self.data_end]))
-        twin.length, twin.is_deceiving = self.length, self.is_deceiving
+        twin.length = self.length
+        twin.has_lost, twin.is_deceiving = self.has_lost, self.is_deceiving
         assert twin.data_end == self.data_end, (twin.data_end, self.data_end)
         assert twin.data_end <= twin.length, (twin.data_end, twin.length)
-        twin.changes = [
-            FileChange(
-                sequence=change.sequence,
-                position=change.position,
-                size_bytes=change.size_bytes,
-                old_length=change.old_length,
-                new_length=change.new_length,
-                old_data_end=change.old_data_end,
-                old_bytes=change.old_bytes,
-                fate=change.fate,
-            )
-            for change in self.changes
-        ]
+        twin.changes = self.changes.copy()
         return twin
 
     def _reserve(self, capacity: int) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from enum import Enum
-from typing import final
+from operator import attrgetter
+from typing import Any, final
 
+from sim.world.packed import PackedList, Packing, Row
 from sim.world.pool import Pool
 from storage.values import quickly_made
 
@@ -80,13 +83,38 @@ class Move:
     at_us: int
 
 
+_SEND_FIELDS = tuple(each.name for each in fields(SendOperation))
+_READ_FIELDS = tuple(each.name for each in fields(ReadOperation))
+# A row has the name of an outcome.
+_send_row: Any = attrgetter(*(each if each != "outcome" else "outcome.value" for each in _SEND_FIELDS))
+_read_row: Any = attrgetter(*_READ_FIELDS)
+
+
+def _send_of(row: Row) -> SendOperation:
+    values = dict(zip(_SEND_FIELDS, row, strict=True))
+    values["outcome"] = Outcome(values["outcome"])
+    return SendOperation(**values)
+
+
+def _read_of(row: Row) -> ReadOperation:
+    return ReadOperation(**dict(zip(_READ_FIELDS, row, strict=True)))
+
+
+def _has_ended(send: SendOperation) -> bool:
+    return send.outcome is not Outcome.OPEN
+
+
+_SENDS = Packing(_send_row, _send_of, _has_ended)
+_READS = Packing(_read_row, _read_of)
+
+
 @final
 class History:
     """All sends and reads of one run, in order, and the moves of its consumers."""
 
-    def __init__(self) -> None:
-        self.sends: list[SendOperation] = []
-        self.reads: list[ReadOperation] = []
+    def __init__(self, sends: Iterable[SendOperation] = (), reads: Iterable[ReadOperation] = ()) -> None:
+        self.sends = PackedList(_SENDS, sends)
+        self.reads = PackedList(_READS, reads)
         self.moves: list[Move] = []
         # The offset that a consumer will read next, by consumer and partition.
         self.positions: dict[tuple[str, str], int] = {}

@@ -32,7 +32,7 @@ def sent(value: str, outcome: Outcome, *, offset: int = -1, acks: int = -1) -> S
 def history_of(*sends: SendOperation, read: dict[int, str] | None = None, position: int = 0) -> History:
     """Return a history in which one consumer is at `position` and has read the records in `read`."""
     history = History()
-    history.sends += sends
+    history.sends.extend(sends)
     history.positions["c", P] = position
     for offset, value in (read or {}).items():
         history.reads.append(

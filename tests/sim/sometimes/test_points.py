@@ -206,7 +206,7 @@ def test_the_end_of_a_run_shows_what_consumers_read_twice(
     reads: list[ReadOperation], names: list[str]
 ) -> None:
     points, history = Reached(), History()
-    history.reads += reads
+    history.reads.extend(reads)
     note_end(points, history, Ghost(), 0)
     assert points.names() == names
 

@@ -1,0 +1,129 @@
+"""A list whose older part is packed, for what a run keeps to its end and seldom looks at."""
+
+from __future__ import annotations
+
+import marshal
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar, final, overload
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+# The most items of a block, and the fewest that stay as they are.
+BLOCK_ITEMS = 512
+_FASTEST = 1
+# The last version in which equal values have equal bytes, whoever else refers to them.
+_VERSION = 2
+
+
+@final
+class Packing(Generic[T]):
+    """How items become rows of numbers, texts and bytes, and rows items again; and which items change no more."""
+
+    __slots__ = ("is_settled", "made_of", "row_of")
+
+    def __init__(
+        self,
+        row_of: Callable[[T], Row],
+        made_of: Callable[[Row], T],
+        is_settled: Callable[[T], bool] | None = None,
+    ) -> None:
+        """`is_settled` says whether an item changes no more; by default none ever changes."""
+        self.row_of, self.made_of, self.is_settled = row_of, made_of, is_settled
+
+    def packed(self, items: list[T]) -> bytes:
+        """Returns a block of these items. Equal items have equal blocks."""
+        return zlib.compress(marshal.dumps([self.row_of(each) for each in items], _VERSION), _FASTEST)
+
+    def unpacked(self, block: bytes) -> list[T]:
+        """Returns the items of a block: others than those that were packed, but equal."""
+        return [self.made_of(row) for row in marshal.loads(zlib.decompress(block))]
+
+
+@final
+class PackedList(Generic[T]):
+    """A list that keeps its newest items as they are, and those before them packed in whole blocks.
+
+    A look at a packed item makes it again, so it is another object each time. Items that are not settled stay as they
+    are, and all after them too.
+    """
+
+    __slots__ = ("_blocks", "_newest", "_packing")
+
+    def __init__(self, packing: Packing[T], items: Iterable[T] = ()) -> None:
+        self._packing = packing
+        self._blocks: list[bytes] = []
+        self._newest: list[T] = []
+        self.extend(items)
+
+    def __len__(self) -> int:
+        return len(self._blocks) * BLOCK_ITEMS + len(self._newest)
+
+    def __iter__(self) -> Iterator[T]:
+        for block in self._blocks:
+            yield from self._packing.unpacked(block)
+        yield from self._newest
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            start, end, step = index.indices(len(self))
+            assert step == 1, index
+            return self._between(start, end)
+        return self._at(range(len(self))[index])
+
+    def _at(self, index: int) -> T:
+        number, place = divmod(index, BLOCK_ITEMS)
+        if number < len(self._blocks):
+            return self._packing.unpacked(self._blocks[number])[place]
+        return self._newest[index - len(self._blocks) * BLOCK_ITEMS]
+
+    def _between(self, start: int, end: int) -> list[T]:
+        packed_end = len(self._blocks) * BLOCK_ITEMS
+        found: list[T] = []
+        for number in range(start // BLOCK_ITEMS, len(self._blocks)):
+            first = number * BLOCK_ITEMS
+            if first < end:
+                found += self._packing.unpacked(self._blocks[number])[max(start - first, 0) : end - first]
+        return found + self._newest[max(start - packed_end, 0) : max(end - packed_end, 0)]
+
+    def append(self, item: T) -> None:
+        """Add an item at the end, and pack the oldest ones if there are enough."""
+        newest = self._newest
+        newest.append(item)
+        if not len(newest) % BLOCK_ITEMS and len(newest) > BLOCK_ITEMS:
+            self._pack_oldest()
+
+    def extend(self, items: Iterable[T]) -> None:
+        """Add items at the end, in order."""
+        for item in items:
+            self.append(item)
+
+    def _pack_oldest(self) -> None:
+        """Pack the oldest items, block by block, up to the first that is not settled; one block stays."""
+        is_settled, before = self._packing.is_settled, len(self)
+        while len(self._newest) > BLOCK_ITEMS:
+            oldest = self._newest[:BLOCK_ITEMS]
+            if is_settled is not None and not all(map(is_settled, oldest)):
+                break
+            self._blocks.append(self._packing.packed(oldest))
+            del self._newest[:BLOCK_ITEMS]
+        assert len(self) == before, (len(self), before)
+
+    def clear(self) -> None:
+        """Drop all items."""
+        self._blocks.clear()
+        self._newest.clear()
+
+    def copy(self) -> PackedList[T]:
+        """Returns a list of its own with the same items."""
+        twin = PackedList(self._packing)
+        twin._blocks, twin._newest = self._blocks.copy(), self._newest.copy()
+        assert len(twin) == len(self), (len(twin), len(self))
+        return twin
