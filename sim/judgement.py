@@ -241,7 +241,7 @@ class FinalLogs:
             agreed_end = image.agreed_end(ghost.truth)
             if reader.unsound:
                 what = f"broker {broker}: {reader.unsound}"
-            elif marks != image.chain.marks:
+            elif marks != list(image.chain.marks):
                 what = f"the log of broker {broker} is not what it told"
             elif agreed_end < ghost.truth.end:
                 what = (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple, final
 
+from sim.world.packed import BLOCK_ITEMS, PackedList, Packing
 from storage.batch import HEADER, HEADER_SIZE
 from storage.codec.buffer import Buffer
 
@@ -23,6 +25,9 @@ class Mark(NamedTuple):
     def is_dense(self) -> bool:
         """Whether every offset from `base_offset` to `next_offset` (exclusive) has a record."""
         return self.next_offset - self.base_offset == self.record_count
+
+
+MARKS: Packing[Mark] = Packing(tuple, Mark._make)
 
 
 def marks_of(records: Buffer) -> tuple[Mark, ...]:
@@ -53,8 +58,8 @@ class Chain:
     __slots__ = ("_bases", "end", "marks", "start")
 
     def __init__(self, marks: Iterable[Mark] = (), start: int = 0) -> None:
-        self.marks: list[Mark] = []
-        self._bases: list[int] = []
+        self.marks = PackedList(MARKS)
+        self._bases = array("q")
         self.start = self.end = start
         self.extend(marks)
 
@@ -72,8 +77,8 @@ class Chain:
         keep, before = bisect_left(self._bases, offset), len(self.marks)
         if keep and self.marks[keep - 1].next_offset > offset:
             keep -= 1
-        dropped = self.marks[keep:]
-        del self.marks[keep:], self._bases[keep:]
+        dropped = self.marks.truncate(keep)
+        del self._bases[keep:]
         self.end = self.marks[-1].next_offset if self.marks else min(self.start, offset)
         assert len(self.marks) == len(self._bases), (len(self.marks), len(self._bases))
         assert len(self.marks) + len(dropped) == before, (len(self.marks), len(dropped), before)
@@ -84,8 +89,8 @@ class Chain:
         gone = bisect_right(self._bases, start)
         while gone and self.marks[gone - 1].next_offset > start:
             gone -= 1
-        dropped = self.marks[:gone]
-        del self.marks[:gone], self._bases[:gone]
+        dropped = self.marks.drop_first(gone)
+        del self._bases[:gone]
         self.start = start
         if not self.marks:
             self.end = start
@@ -117,25 +122,29 @@ class Chain:
 
     def agreed_end(self, other: Chain, since: int = 0) -> int:
         """Returns the offset (exclusive) up to which both hold the same batches; those below `since` do not count."""
-        mine, theirs = self.marks, other.marks
         # Where one chain begins later, only the batches from there on are compared.
         start = max(self.start, other.start, since)
-        if mine and theirs and (self._bases[0] != other._bases[0] or since > self._bases[0]):
+        first = others_first = 0
+        if self.marks and other.marks and (self._bases[0] != other._bases[0] or since > self._bases[0]):
             start = max(start, self._bases[0], other._bases[0])
-            mine = mine[bisect_left(self._bases, start) :]
-            theirs = theirs[bisect_left(other._bases, start) :]
-        low, high = 0, min(len(mine), len(theirs))
-        if mine[:high] == theirs[:high]:
-            low = high
-        # The first `low` batches are equal; the first `high` are not.
-        while low < high:
-            middle = (low + high + 1) // 2
-            if mine[low:middle] == theirs[low:middle]:
-                low = middle
-            else:
-                high = middle - 1
+            first, others_first = bisect_left(self._bases, start), bisect_left(other._bases, start)
+        count = self._agreed_count(first, other, others_first)
         # A chain that has no batch of the other's stretch holds nothing else either: all before its start was deleted.
-        return mine[low - 1].next_offset if low else min(start, self.end, other.end)
+        return self.marks[first + count - 1].next_offset if count else min(start, self.end, other.end)
+
+    def _agreed_count(self, first: int, other: Chain, others_first: int) -> int:
+        """Returns how many batches are equal, from that index of each chain on."""
+        most = min(len(self.marks) - first, len(other.marks) - others_first)
+        count = self.marks.equal_items(other.marks) if first == others_first == 0 else 0
+        while count < most:
+            step = min(BLOCK_ITEMS, most - count)
+            mine = self.marks[first + count : first + count + step]
+            theirs = other.marks[others_first + count : others_first + count + step]
+            if mine != theirs:
+                differs = (index for index in range(step) if mine[index] != theirs[index])
+                return count + next(differs)
+            count += step
+        return count
 
     def epoch_starts(self) -> list[tuple[int, int]]:
         """Returns pairs of an epoch and the base offset of its first batch, ascending."""

@@ -9,7 +9,7 @@ from typing import final
 from sim.checkers.chain import Mark
 from sim.disk import SimDisk, SimFile, SimFileSystem
 from sim.disk.life import Life
-from sim.witness.places import Place, Places
+from sim.witness.places import Place, no_places
 from sim.world.pool import Pool
 from storage.batch import HEADER, HEADER_SIZE
 from storage.codec.crc32c import crc32c
@@ -54,7 +54,7 @@ class LogReader:
         """`pool` has the marks that the readers of all replicas share."""
         self._eye, self.directory, self._is_compacted = eye, directory, is_compacted
         self._pool = Pool[Mark]() if pool is None else pool
-        self.places = Places()
+        self.places = no_places()
         self._path = ""
         self._file_number = -1
         # The present file, open as long as its path names it, and the version of the disk's names when it was opened.
@@ -67,7 +67,7 @@ class LogReader:
 
     def read_all(self) -> tuple[Mark, ...]:
         """Read from the first byte. Returns every sound batch before the first damage, which `unsound` describes."""
-        self.places, self._durable_count = Places(), 0
+        self.places, self._durable_count = no_places(), 0
         self._begin_file("")
         return self.read_on(check=True)
 
@@ -84,19 +84,19 @@ class LogReader:
         file_system = self._eye.file_system
         if self._path:
             self._read_file(self._path, check)
-        is_there = bool(self.places) and self.places.marks[-1].next_offset > last_offset
+        is_there = bool(self.places) and self.places[-1].mark.next_offset > last_offset
         if not is_there and not self.unsound and file_system.exists(self.directory):
             for name in file_system.list(self.directory):
                 path = join(self.directory, name)
                 if name.endswith(".log") and path > self._path and not self.unsound:
                     self._begin_file(path)
                     self._read_file(path, check)
-        return tuple(self.places.marks[first:])
+        return tuple([place.mark for place in self.places[first:]])
 
     def refresh(self) -> None:
         """Find the batches read so far again, as far as they still exist: compaction and retention replace files."""
         seen_end = self._end()
-        self.places, self._durable_count = Places(), 0
+        self.places, self._durable_count = no_places(), 0
         self._begin_file("")
         for path in self._paths():
             if not self._is_at(seen_end):
@@ -108,7 +108,7 @@ class LogReader:
 
     def _end(self) -> int:
         """Returns the offset after the batches read so far, 0 without one."""
-        return self.places.marks[-1].next_offset if self.places else 0
+        return self.places[-1].mark.next_offset if self.places else 0
 
     def _is_at(self, end: int) -> bool:
         return bool(self.places) and self._end() >= end
@@ -217,13 +217,8 @@ class LogReader:
             if mark.next_offset > end:
                 return
             size_bytes = fields[1] + _LOG_OVERHEAD
-            self.places.add(
-                self._pool.shared(mark),
-                here,
-                position=start + position,
-                size_bytes=size_bytes,
-                newest_ms=fields[8],
-            )
+            place = Place(self._pool.shared(mark), *here, start + position, size_bytes, fields[8])
+            self.places.append(place)
             position += size_bytes
             self._position = start + position
         assert self._position == start + len(data), (path, self._position, start + len(data))
@@ -239,8 +234,10 @@ class LogReader:
             return
         places = self.places
         assert self._durable_count <= len(places), (self.directory, self._durable_count, len(places))
-        while places and places.marks[-1].next_offset > offset:
-            places.pop()
+        keep = bisect_left(places, offset, key=_base_offset_of)
+        if keep and places[keep - 1].mark.next_offset > offset:
+            keep -= 1
+        places.truncate(keep)
         self._durable_count = min(self._durable_count, len(places))
         assert not places or self._end() <= offset, (self.directory, offset)
         self._begin_file("")
@@ -251,9 +248,8 @@ class LogReader:
 
     def at(self, base_offset: int) -> Mark | None:
         """Returns the batch that begins at `base_offset`, if it was read."""
-        marks = self.places.marks
-        index = bisect_left(marks, base_offset, key=_base_offset_of)
-        found = marks[index] if index < len(marks) else None
+        index = bisect_left(self.places, base_offset, key=_base_offset_of)
+        found = self.places[index].mark if index < len(self.places) else None
         return found if found is not None and found.base_offset == base_offset else None
 
     def power_lost(self) -> None:
@@ -261,13 +257,12 @@ class LogReader:
 
     def durable_end(self) -> int:
         """Returns the log's end (exclusive) after a power loss that keeps nothing pending."""
-        new = self.places.since(self._durable_count)
+        new = self.places[self._durable_count :]
         if any(self._number_of(path) != number for path, number in {each[1:3]: None for each in new}):
             self.refresh()
         path, data = "", b""
         assert self._durable_count <= len(self.places), (self._durable_count, len(self.places))
-        while self._durable_count < len(self.places):
-            place = self.places[self._durable_count]
+        for place in self.places[self._durable_count :]:
             if place.path != path:
                 path = place.path
                 found = self._durable_bytes(path)
@@ -279,7 +274,7 @@ class LogReader:
             if end > len(data) or what or fields[4] != place.mark.crc:
                 break
             self._durable_count += 1
-        return self.places.marks[self._durable_count - 1].next_offset if self._durable_count else 0
+        return self.places[self._durable_count - 1].mark.next_offset if self._durable_count else 0
 
     def _durable_bytes(self, path: str) -> bytes | None:
         """Returns the durable bytes of a file, also where the last rename of a compaction is not durable yet."""
@@ -293,14 +288,14 @@ class LogReader:
     def batches(self, last: int | None = None) -> Iterator[tuple[Place, bytes]]:
         """Yield the batches read so far, or only the last `last` of them, with their bytes."""
         path, data = "", b""
-        for place in self.places.since(0 if last is None else len(self.places) - last):
+        for place in self.places[0 if last is None else len(self.places) - last :]:
             if place.path != path:
                 path, data = place.path, read_file(self._eye.file_system, place.path)
             yield place, data[place.position : place.position + place.size_bytes]
 
 
-def _base_offset_of(mark: Mark) -> int:
-    return mark.base_offset
+def _base_offset_of(place: Place) -> int:
+    return place.mark.base_offset
 
 
 def _base_of(path: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import Any, Generic, TypeVar, final, overload
 
 T = TypeVar("T")
@@ -72,10 +73,14 @@ class PackedList(Generic[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
 
     def __getitem__(self, index: int | slice) -> T | list[T]:
+        if not self._blocks:
+            return self._newest[index]
         if isinstance(index, slice):
             start, end, step = index.indices(len(self))
             assert step == 1, index
             return self._between(start, end)
+        if -len(self._newest) <= index < 0:
+            return self._newest[index]
         return self._at(range(len(self))[index])
 
     def _at(self, index: int) -> T:
@@ -115,6 +120,32 @@ class PackedList(Generic[T]):
             self._blocks.append(self._packing.packed(oldest))
             del self._newest[:BLOCK_ITEMS]
         assert len(self) == before, (len(self), before)
+
+    def truncate(self, length: int) -> list[T]:
+        """Drop all items but the first `length`. Returns the dropped ones."""
+        assert 0 <= length <= len(self), (length, len(self))
+        number = length // BLOCK_ITEMS
+        if number < len(self._blocks):
+            self._newest[:0] = self._between(number * BLOCK_ITEMS, len(self._blocks) * BLOCK_ITEMS)
+            del self._blocks[number:]
+        kept = length - len(self._blocks) * BLOCK_ITEMS
+        dropped = self._newest[kept:]
+        del self._newest[kept:]
+        assert len(self) == length, (len(self), length)
+        return dropped
+
+    def drop_first(self, count: int) -> list[T]:
+        """Drop the first `count` items. Returns them."""
+        dropped, left = self[:count], self[count:]
+        self.clear()
+        self.extend(left)
+        assert len(self) == len(left), (len(self), len(left))
+        return dropped
+
+    def equal_items(self, other: PackedList[T]) -> int:
+        """Returns the number of items at the beginning that are in equal blocks of both lists, at a glance."""
+        pairs = zip(self._blocks, other._blocks, strict=False)
+        return BLOCK_ITEMS * sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def clear(self) -> None:
         """Drop all items."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from sim.checkers.base import Jury
+from sim.checkers.chain import Mark
 from sim.checkers.ghost import Ghost
 from sim.checkers.log_matching import LogMatching
 from sim.checkers.sightings import Appended, Created, Elected, HighWatermark, Sighting
-from sim.witness.places import Place, Places
+from sim.witness.places import Place, no_places
+from sim.world.packed import BLOCK_ITEMS
 from tests.sim.checkers.test_checkers import P, mark
 
 COMMITTED = 600
@@ -46,13 +48,9 @@ def test_r8_a_follower_that_copies_a_committed_batch_is_judged_by_the_truth() ->
         assert len(jury.violations) == expected, batches
 
 
-def test_places_are_a_sequence() -> None:
-    places = Places()
-    for offset in range(3):
-        file = (f"{offset // 2}.log", offset // 2)
-        places.add(mark(offset), file, position=10 * offset, size_bytes=10, newest_ms=offset)
-    assert places[-1] == places.at(2) == Place(mark(2), "1.log", 1, 20, 10, 2)
-    assert [place.path for place in places] == ["0.log", "0.log", "1.log"]
-    assert list(places.since(1)) == list(places)[1:]
-    places.pop()
-    assert (len(places), places.marks) == (2, [mark(0), mark(1)])
+def test_places_of_a_long_log_are_those_that_were_added() -> None:
+    places, count = no_places(), 2 * BLOCK_ITEMS + 3
+    added = [Place(mark(n), f"{n // 2}.log", n // 2, 10 * n, 10, n) for n in range(count)]
+    places.extend(added)
+    assert list(places) == added
+    assert places[4] == added[4] and isinstance(places[4].mark, Mark)

@@ -73,3 +73,22 @@ def test_a_packed_block_takes_a_tenth_of_its_items() -> None:
     found = items(BLOCK_ITEMS)
     loose = sum(sys.getsizeof(each) + sys.getsizeof(each[1]) for each in found)
     assert 10 * len(PACKING.packed(found)) < loose
+
+
+@pytest.mark.parametrize("length", [0, 1, BLOCK_ITEMS, BLOCK_ITEMS + 5, COUNT - 1, COUNT])
+def test_a_list_is_cut_at_either_end(length: int) -> None:
+    whole = items(COUNT)
+    packed = PackedList(PACKING, whole)
+    assert packed.truncate(length) == whole[length:]
+    assert list(packed) == whole[:length]
+    packed.extend(whole[length:])
+    assert packed.drop_first(length) == whole[:length]
+    assert list(packed) == whole[length:]
+
+
+def test_equal_blocks_are_known_at_a_glance() -> None:
+    whole = items(COUNT)
+    differs = [*whole[:BLOCK_ITEMS], (-1, ""), *whole[BLOCK_ITEMS + 1 :]]
+    packed = PackedList(PACKING, whole)
+    assert packed.equal_items(PackedList(PACKING, whole)) == 2 * BLOCK_ITEMS
+    assert packed.equal_items(PackedList(PACKING, differs)) == BLOCK_ITEMS
