@@ -100,7 +100,13 @@ class Longer:
             cpu_s = time.process_time() - start
         with open("/proc/self/statm") as file:
             resident_bytes = int(file.read().split()[1]) * PAGE_BYTES
-        return {"cpu_s": cpu_s, "bytes": resident_bytes, "records": len(self._run.history.sends)}
+        nodes = [*self._run.cluster.brokers.values(), self._run.cluster.controller]
+        return {
+            "cpu_s": cpu_s,
+            "bytes": resident_bytes,
+            "disk_bytes": sum(node.disk.held_bytes() for node in nodes),
+            "records": len(self._run.history.sends),
+        }
 
 
 def main() -> None:

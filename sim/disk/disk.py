@@ -265,6 +265,10 @@ class SimDisk:
         }
         return {sequence: found[sequence] for sequence in sorted(found)}
 
+    def held_bytes(self) -> int:
+        """Returns the size of all files together, each up to the last byte written: what follows takes no memory."""
+        return _held_bytes(self._cache.root)
+
     def fingerprint(self) -> bytes:
         """Returns a digest of every name and byte that a process sees; equal trees have equal digests."""
         digest = blake2b(digest_size=16)
@@ -295,6 +299,12 @@ class SimDisk:
         assert twin.operations == self.operations, (twin.operations, self.operations)
         assert twin.last_sequence == self.last_sequence, (twin.last_sequence, self.last_sequence)
         return twin
+
+
+def _held_bytes(node: Node) -> int:
+    if isinstance(node, FileNode):
+        return node.data_end
+    return sum(map(_held_bytes, node.entries.values()))
 
 
 def _digest(node: Node, path: str, update: Callable[[bytes], None]) -> None:
