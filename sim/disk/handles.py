@@ -9,7 +9,16 @@ from typing import final
 from sim.disk.cache import PageCache
 from sim.disk.file import FileNode
 from sim.disk.life import Dead, Life
-from sim.disk.names import DirectoryNode, NameChange, Node, components, missing, walk, walk_directory
+from sim.disk.names import (
+    DirectoryNode,
+    NameChange,
+    Node,
+    check_name,
+    components,
+    missing,
+    walk,
+    walk_directory,
+)
 from storage.codec.buffer import Buffer
 from storage.disk.filesystem import FileStat, OpenMode
 from storage.disk.handle_pool import HandlePool
@@ -88,7 +97,10 @@ class SimFile:
         return self._node.length
 
     def read_at(self, position: int, size: int) -> bytes:
+        """Returns up to `size` bytes from `position`; fewer only where the file ends."""
         self._check("read")
+        if position < 0 or size < 0:
+            raise _refuse(errno.EINVAL, self._path)
         data = self._node.read(position, size)
         self._count_read(len(data))
         return data
@@ -96,6 +108,8 @@ class SimFile:
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Read into `buffer`. Returns the number of bytes, which is less at the end of the file."""
         self._check("read")
+        if position < 0:
+            raise _refuse(errno.EINVAL, self._path)
         data = self._node.read(position, len(buffer))
         buffer[: len(data)] = data
         self._count_read(len(data))
@@ -110,15 +124,13 @@ class SimFile:
         self._write("append", self._node.length, data)
 
     def truncate(self, size: int) -> None:
-        self._check_writable()
+        self._check("write")
         if size > self._node.length:
             raise ValueError(f"{self._path}: cannot truncate {self._node.length} bytes to {size}")
         self._resize("truncate", size)
 
     def set_length(self, size: int) -> None:
-        self._check_writable()
-        if size < 0:
-            raise _refuse(errno.EINVAL, self._path)
+        self._check("write")
         self._resize("set_length", size)
 
     def sync(self) -> None:
@@ -217,6 +229,8 @@ class SimFile:
             raise _refuse(errno.EBADF, self._path)
 
     def _write(self, verb: str, position: int, data: Buffer) -> None:
+        if position < 0:
+            raise _refuse(errno.EINVAL, self._path)
         self.is_unsynced = True
         stop = self._cache.begin(verb, self._path, position, len(data))
         if stop is None:
@@ -231,6 +245,10 @@ class SimFile:
     def _resize(self, verb: str, length: int) -> None:
         if self._node.live_maps and length < self._node.length:
             raise BufferError(f"{self._path} is mapped: cannot shrink it to {length} bytes")
+        if length < 0:
+            raise _refuse(errno.EINVAL, self._path)
+        if not self._writable:
+            raise _refuse(errno.EBADF, self._path)
         # A file that only grows has no new bytes that could be lost.
         self.is_unsynced = self.is_unsynced or length < self._node.length
         stop = self._cache.begin(verb, self._path, length)
@@ -283,10 +301,10 @@ class SimFileSystem:
     def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> SimFile:
         """Open a file, which is made where the mode says so. Raises OSError as open(2) does."""
         parent, name, found = self._find(path)
-        if isinstance(found, DirectoryNode):
-            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
         if found is not None and mode is OpenMode.CREATE_NEW:
             raise FileExistsError(errno.EEXIST, "File exists", path)
+        if isinstance(found, DirectoryNode):
+            raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
         if found is None:
             if mode in (OpenMode.READ, OpenMode.WRITE):
                 raise missing(path)
@@ -364,6 +382,7 @@ class SimFileSystem:
         for depth, part in enumerate(parts, 1):
             child = node.entries.get(part)
             if child is None:
+                check_name(part, path)
                 child = DirectoryNode(self._cache.next_number(), self._cache.now_ms())
                 self._give_name("make_directory", path, child, node, part)
             elif not isinstance(child, DirectoryNode):
@@ -398,7 +417,10 @@ class SimFileSystem:
         if not parts:
             raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
         parent = walk_directory(self._cache.root, parts[:-1], path)
-        return parent, parts[-1], parent.entries.get(parts[-1])
+        found = parent.entries.get(parts[-1])
+        if found is None:
+            check_name(parts[-1], path)
+        return parent, parts[-1], found
 
     def _create(self, parent: DirectoryNode, name: str, path: str) -> FileNode:
         node = FileNode(self._cache.next_number(), self._cache.now_ms())

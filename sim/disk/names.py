@@ -8,6 +8,9 @@ from typing import final
 
 from sim.disk.file import FileNode
 
+# What Linux takes in one part of a path.
+LONGEST_NAME_BYTES = 255
+
 
 @final
 class DirectoryNode:
@@ -78,6 +81,13 @@ def missing(path: str) -> FileNotFoundError:
     return FileNotFoundError(errno.ENOENT, "No such file or directory", path)
 
 
+def check_name(name: str, path: str) -> None:
+    """Check a name that is not there, and so may be a new one. Raises OSError with ENAMETOOLONG, as Linux does."""
+    # No character takes more than four bytes.
+    if len(name) * 4 > LONGEST_NAME_BYTES and len(name.encode()) > LONGEST_NAME_BYTES:
+        raise OSError(errno.ENAMETOOLONG, "File name too long", path)
+
+
 def walk(root: DirectoryNode, parts: list[str], path: str) -> Node:
     """Returns the node at `parts`. Raises FileNotFoundError or NotADirectoryError, naming `path`."""
     node: Node = root
@@ -86,6 +96,7 @@ def walk(root: DirectoryNode, parts: list[str], path: str) -> Node:
             raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
         found = node.entries.get(part)
         if found is None:
+            check_name(part, path)
             raise missing(path)
         node = found
     return node

@@ -180,6 +180,9 @@ class OsFile:
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer`, with several calls if the kernel stops early; returns the count."""
         descriptor = self._awake()
+        # To preadv, -1 is the present position of the descriptor; pread and pwrite refuse it.
+        if position < 0:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), self._path)
         size, done = len(buffer), 0
         try:
             while done < size:
@@ -396,7 +399,7 @@ class OsFileSystem:
 
     def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> OsFile:
         """Open a regular file, without waiting. Raises OSError with the path, also for a FIFO, a socket or a device;
-        IsADirectoryError for a directory, in every mode.
+        IsADirectoryError for a directory, but for CREATE_NEW, to which a directory is a name that exists.
         """
         descriptor = self._open(path, mode)
         return OsFile(self, path, descriptor, is_writable=mode is not OpenMode.READ, can_rest=can_rest)
