@@ -7,10 +7,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, final
 
 from replog.real.links import Link
+from replog.real.processes import Process
 from replog.real.site import Site, Targets
+from sim.faults.rolling import InSync
 from sim.faults.topics import TopicFaults
 from sim.scenario.base import Named, Step
-from sim.scenario.link_steps import Clog, HangUp, Narrow
+from sim.scenario.link_steps import Clog, HangUp, Narrow, RollingRestart
 from sim.scenario.steps import (
     AlterTopic,
     CreateTopic,
@@ -27,6 +29,9 @@ from sim.scenario.steps import (
     Stop,
 )
 from sim.scenario.values import LinkPair, Target
+
+# The interval at which a broker that was restarted is looked at.
+LOOK_S = 0.1
 
 
 @final
@@ -238,6 +243,37 @@ class ProcessFaults:
                 self._later.do(self.start(name))
         return True
 
+    def rolling_restart(self, step: RollingRestart) -> bool:
+        """Send SIGTERM to one broker after the other, each once the one before is in sync again."""
+        names = self._targets.processes(step.rolling_restart, step)
+        self._targets.bind(step, names)
+        if names:
+            self._site.tell(f"restart one after the other: {', '.join(names)}")
+            self._later.do(self._restart_each(step, names))
+        return bool(names)
+
+    async def _restart_each(self, step: RollingRestart, names: Sequence[str]) -> None:
+        for name in names:
+            process = self._site.process(name)
+            before = InSync(self._site.ghost, self._site.topics, int(name.removeprefix("broker-")))
+            starts = process.starts + process.is_up
+            if process.is_up:
+                self._site.tell(f"stop, in order, {name}")
+                process.stop()
+                self._start_after(name, step.down)
+            until_s = asyncio.get_running_loop().time() + step.patience / 1e6
+            if not await self._is_back(process, starts, before, until_s):
+                self._site.tell(f"{name} is not in sync again after {step.patience / 1e6:g} s")
+        self._site.tell("no broker is left to restart")
+
+    async def _is_back(self, process: Process, starts: int, before: InSync, until_s: float) -> bool:
+        """Wait for a broker's start of that number, until it is in sync again. Returns False if it is not in time."""
+        while asyncio.get_running_loop().time() < until_s:
+            if process.is_up and process.starts >= starts and before.is_back():
+                return True
+            await asyncio.sleep(LOOK_S)
+        return False
+
     def _start_after(self, name: str, down_us: int | None) -> None:
         if down_us is not None:
             self._later.do(self._start_again(name, down_us))
@@ -290,7 +326,8 @@ def handlers_of(site: Site, targets: Targets, links: LinkFaults, processes: Proc
     topics = TopicFaults(site.topics, site.tell, site.admin.ask, lambda step: leader_of(targets, step))
     return {
         Kill: processes.kill, Stop: processes.stop, Pause: processes.pause, Pick: processes.pick,
-        Restart: processes.restart, Cut: links.cut, Clog: links.clog, Isolate: links.isolate,
+        Restart: processes.restart, RollingRestart: processes.rolling_restart,
+        Cut: links.cut, Clog: links.clog, Isolate: links.isolate,
         Slow: links.slow, Lose: links.lose, Narrow: links.narrow, HangUp: links.hang_up, Heal: links.heal,
         CreateTopic: topics.create, DeleteTopic: topics.delete, AlterTopic: topics.alter,
     }  # fmt: skip

@@ -15,11 +15,12 @@ from sim.faults.disks import DiskFaults
 from sim.faults.links import LinkFaults
 from sim.faults.machines import MachineFaults
 from sim.faults.nodes import NodeFaults
+from sim.faults.rolling import RollingRestarts
 from sim.faults.targets import Site, Targets
 from sim.faults.topics import MetadataFaults, TopicFaults
 from sim.scenario.base import Step
 from sim.scenario.disk_steps import FailDisk, FailSync, LieSyncs, RestoreDisk, SaveDisk, WipeDisk
-from sim.scenario.link_steps import Clog, HangUp, KillStart, Narrow, SlowCpu
+from sim.scenario.link_steps import Clog, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
 from sim.scenario.steps import (
     AlterTopic,
     BreakDisk,
@@ -72,6 +73,7 @@ class Faults:
         self._metadata = MetadataFaults(site, targets)
         self._machines = MachineFaults(site, targets, self._actor)
         self._disks = DiskFaults(site, targets, self._actor, self._nodes)
+        rolling = RollingRestarts(site, targets, self._actor, self._nodes)
         self._next = 0
         self._last_us = 0
         # Whether the next step is due and looks for its target.
@@ -106,6 +108,7 @@ class Faults:
             HangUp: self._links.hang_up,
             SlowCpu: self._machines.slow_cpu,
             KillStart: self._nodes.kill_start,
+            RollingRestart: rolling.rolling_restart,
             FailDisk: self._disks.fail_disk,
             FailSync: self._disks.fail_sync,
             LieSyncs: self._disks.lie_syncs,

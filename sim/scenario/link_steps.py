@@ -1,11 +1,11 @@
-"""More steps that strike links and processes: clogs, narrow links, half-open connections, slow steps, bad starts."""
+"""More steps that strike links and processes: clogs, narrow links, half-open connections, slow steps, restarts."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
 from sim.scenario.base import FOR, FOR_DISK, Named, Step
-from sim.scenario.values import Duration, LinkField, Size, TargetField
+from sim.scenario.values import Duration, LinkField, Size, TargetField, parse_duration
 
 
 class Clog(Step):
@@ -53,3 +53,20 @@ class KillStart(Named):
         default=1, ge=1, le=1000, description="The change on the disk, 1 for the first of the start."
     )
     down: Duration = Field(description="After how long the process starts, each time.")
+
+
+class RollingRestart(Named):
+    """Restarts brokers in order, one after the other, as an upgrade does; steps after it do not wait for its end.
+
+    Each is stopped in order and starts again. The next one is stopped once this one is back in all in-sync sets in
+    which it was before.
+    """
+
+    verb = "rolling_restart"
+
+    rolling_restart: TargetField = Field(description="The brokers, in their order.")
+    down: Duration = Field(default=parse_duration("1s"), description="How long each is down.")
+    patience: Duration = Field(
+        default=parse_duration("15s"),
+        description="How long the next one waits, from the stop of this one on; then it is stopped nevertheless.",
+    )

@@ -15,7 +15,7 @@ from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.shell.streams import STREAMS
 from sim.scenario.base import Named, Step, Strict
 from sim.scenario.disk_steps import DiskStep, FailDisk, FailSync
-from sim.scenario.link_steps import Clog, HangUp, KillStart, Narrow, SlowCpu
+from sim.scenario.link_steps import Clog, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
 from sim.scenario.source import Location, Source, parse_yaml
 from sim.scenario.steps import (
     BROKER_JOBS,
@@ -407,7 +407,7 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
     elif isinstance(step, Kill) and step.point is not None and step.point not in step.points:
         points = ", ".join(step.points)
         yield ("steps", index, "point"), f"no point {step.point!r}: write one of {points}"
-    if isinstance(step, DiskStep) and any(target.kind == "controller" for target in _targets(step)):
+    if isinstance(step, _OF_BROKERS) and any(target.kind == "controller" for target in _targets(step)):
         yield ("steps", index, step.verb), f"the controller is no broker: {step.verb} needs one"
     directory = step.directory if isinstance(step, BreakDisk | FailDisk) else None
     if directory is not None and directory > scenario.cluster.directories:
@@ -429,6 +429,8 @@ METHODS = tuple(
 )
 # The steps that clients may be targets of.
 _OF_LINKS = (Cut, Heal, Isolate, Slow, Lose, Clog, Narrow, HangUp)
+# The steps that only brokers may be targets of.
+_OF_BROKERS = (DiskStep, RollingRestart)
 _OF_CLIENTS = (*_OF_LINKS, Kill, Stop, Pause, Pick, Restart, StepClock, SlowCpu)
 # What the checkers of a run believe about a topic from its start to its end.
 LASTING_PROPERTIES = frozenset({"min.insync.replicas", "flush.messages", "cleanup.policy"})
@@ -492,7 +494,16 @@ def _targets(step: Step) -> list[Target]:
             found = [step.step_clock]
         case CreateTopic():
             found = [step.leader]
-        case LagMetadata() | DiskStep() | Clog() | Narrow() | HangUp() | SlowCpu() | KillStart():
+        case (
+            LagMetadata()
+            | DiskStep()
+            | Clog()
+            | Narrow()
+            | HangUp()
+            | SlowCpu()
+            | KillStart()
+            | RollingRestart()
+        ):
             found = [step.target]
         case DeleteTopic() | AlterTopic():
             found = []

@@ -19,7 +19,7 @@ _GRAINS_US = (1_000_000, 500_000, 100_000, 10_000)
 _CLIENTS = ("producers", "consumers")
 # Keys of a producer that mean a usual one if they are left out.
 _USUAL = ("acks", "idempotent", "in_flight", "size", "linger", "batch", "keys")
-_DURATIONS = ("for", "down", "by")
+_DURATIONS = ("for", "down", "by", "patience")
 
 
 def steps(failing: Failing) -> list[Edit]:

@@ -46,6 +46,12 @@ def _roll(ground: Ground, choices: Choices) -> list[Part]:
     return steps
 
 
+def _rolling_restart(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a restart of all brokers in turn, of which some wait too short a time for each other."""
+    down, patience = choices.ms((1, 300, 1_000), "down"), choices.ms((500, 3_000, 15_000), "patience")
+    return [{"rolling_restart": "all", "down": down, "patience": patience}]
+
+
 def _pause(ground: Ground, choices: Choices) -> list[Part]:
     return [{"pause": ground.node(choices), "for": choices.ms(AWAY_MS, "for")}]
 
@@ -86,5 +92,6 @@ PROCESSES = (
     Fault(name="pause-client", family="client", percent=30, most=2, draw=_pause_client),
     Fault(name="kill-start", family="crash", percent=40, most=2, draw=_kill_start),
     Fault(name="slow-cpu", family="crash", percent=30, most=2, draw=_slow_cpu),
+    Fault(name="rolling-restart", family="crash", percent=10, most=1, draw=_rolling_restart),
     Fault(name="restart", family="crash", percent=10, most=1, draw=_restart),
 )

@@ -28,6 +28,7 @@ def step_of(text: str) -> str:
         "{stop: broker 1}",
         "{pause: controller, for: 1s}",
         "{restart: all}",
+        "{rolling_restart: all, down: 1s}",
         "{pick: follower(t/0), as: Late}",
         "{cut: broker 1 -> broker 2, for: 1s}",
         "{isolate: leader(t/0), except: clients}",
