@@ -74,12 +74,17 @@ class Watch:
         self._calls.on_reply(shell, exchange, body)
         self._witness.on_reply(shell.node_id, exchange, body)
         if isinstance(body, FetchResponse):
-            since_us = max(exchange.asked_us, shell.resumed_us, shell.still_until_us)
-            self._parked.on_answered(shell.name, shell.world.now_us - since_us)
+            self._note_wait(shell, exchange)
             if isinstance(exchange.body, FetchRequest):
                 self._lives.on_answer(shell.node_id, shell.life_number, exchange.body, body)
         if isinstance(shell, Node):
             self._metadata.on_reply(shell, body)
+
+    def _note_wait(self, shell: Shell, exchange: Exchange) -> None:
+        """Show how long a fetch has waited while the process and its clock went on."""
+        if shell.clock.frozen_us is None:
+            since_us = max(exchange.asked_us, shell.resumed_us, shell.still_until_us, shell.clock.thawed_us)
+            self._parked.on_answered(shell.name, shell.world.now_us - since_us)
 
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
         if isinstance(body, FetchResponse):

@@ -187,9 +187,10 @@ class Calls:
     def _on_failed_at_once(self, shell: Shell, call: int, sent: Sent) -> None:
         """Judges a call for which nobody tried to reach the node."""
         attempts = self._attempts.get((shell.node_id, sent.target))
-        if attempts is None:
+        if attempts is None or shell.clock.frozen_us is not None:
             return
-        since_us = shell.world.now_us - attempts.may_fail_until_us(shell.resumed_us)
+        failed_us = max(attempts.may_fail_until_us(shell.resumed_us), shell.clock.thawed_us)
+        since_us = shell.world.now_us - failed_us
         if since_us > attempts.wait_us * 5 // 4 + SLACK_US:
             self._report(
                 shell.name,

@@ -1,4 +1,4 @@
-"""Faults of machines: slow disks, and clocks that are set. Each verb returns False while its target does not exist."""
+"""Faults of machines: slow disks, and clocks that are set or stand still. Each verb returns False without a target."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import final
 from sim.disk.costs import UNTIL_HEALED
 from sim.faults.targets import Process, Site, Targets
 from sim.hosts.node import Node
-from sim.scenario.link_steps import SlowCpu
+from sim.scenario.link_steps import FreezeClock, SlowCpu
 from sim.scenario.steps import SlowDisk, StepClock
 from sim.world.time import Actor
 
@@ -23,6 +23,8 @@ class MachineFaults:
         self._steps = 0
         # The same for slow processors.
         self._slow: dict[str, tuple[Process, int]] = {}
+        # The same for clocks that stand still, with whether each catches up.
+        self._frozen: dict[str, tuple[Process, int, bool]] = {}
 
     def slow_disk(self, step: SlowDisk) -> bool:
         """Let each call on the disks of the target take longer."""
@@ -77,8 +79,31 @@ class MachineFaults:
             process.clock.step(step.by)
         return bool(processes)
 
+    def freeze_clock(self, step: FreezeClock) -> bool:
+        """Let the clocks of the target stand still."""
+        processes = self._targets.processes(step.freeze_clock, step)
+        self._targets.bind(step, processes)
+        for process in processes:
+            self._site.tell(f"the clock of {process.name} stands still")
+            process.freeze_clock()
+            self._steps += 1
+            token = self._frozen[process.name] = (process, self._steps, step.catches_up)
+            if step.lasting is not None:
+                self._site.world.after(self._actor, step.lasting, self._thaw, token)
+        return bool(processes)
+
+    def _thaw(self, token: tuple[Process, int, bool]) -> None:
+        process, _, catches_up = token
+        if self._frozen.get(process.name) == token:
+            how = "and shows the right time" if catches_up else "from where it stood"
+            self._site.tell(f"the clock of {process.name} runs again, {how}")
+            del self._frozen[process.name]
+            process.thaw_clock(catches_up=catches_up)
+
     def heal_all(self) -> None:
-        """Make disks and processors fast again; clocks stay as they are."""
+        """Make disks and processors fast again, and let all clocks run; clocks that are wrong stay so."""
+        for frozen in list(self._frozen.values()):
+            self._thaw(frozen)
         for token in list(self._slow.values()):
             self._hurry(token)
         for node in (*self._site.brokers.values(), self._site.controller):

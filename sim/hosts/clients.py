@@ -215,6 +215,13 @@ class ProducerShell(ClientShell):
                 operation.within_us += self.world.now_us - self._paused_at_us
         super().resume()
 
+    def thaw_clock(self, *, catches_up: bool) -> None:
+        """Let the clock go on. What is open has as much more time for its outcome as the clock stood still."""
+        assert self.clock.frozen_us is not None, self.name
+        for operation in self._open.values():
+            operation.within_us += self.world.now_us - self.clock.frozen_us
+        super().thaw_clock(catches_up=catches_up)
+
     def send_one(self, value: str | None = None) -> None:
         """Send a record now, beside those of the steady rate: with that value, or with one that is made up.
 

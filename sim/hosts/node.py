@@ -119,8 +119,10 @@ class Node(Shell):
 
     @property
     def runs_since_us(self) -> int | None:
-        """When the process began, or went on after its last pause; None while it is paused or down."""
-        return None if self.core is None or self.paused else max(self._began_us, self.resumed_us)
+        """When the process began, or it or its clock went on; None while it is paused or down, or its clock stands."""
+        if self.core is None or self.paused or self.clock.frozen_us is not None:
+            return None
+        return max(self._began_us, self.resumed_us, self.clock.thawed_us)
 
     @property
     def acts_since_us(self) -> int | None:

@@ -340,6 +340,14 @@ class Dialer:
         assert peer.connection is not None, peer.target
         self._network.send(Kind.RESET_CHANNEL, peer.connection, 0, to_target=True, channel=channel)
 
+    def hold_alarms(self, since_us: int) -> None:
+        """Ring no alarm: the clock stands still since then."""
+        self._alarms.hold(since_us)
+
+    def release_alarms(self, behind_us: int) -> None:
+        """Ring them again, each so much later."""
+        self._alarms.release(behind_us)
+
     def resume(self) -> None:
         """Ring the alarms that were due during a pause."""
         late, self._late = self._late, []

@@ -165,6 +165,8 @@ class Shell:
         self._timers = Timers(self.world, self.actor, self._on_timer)
         self._dialer = Dialer(self, self.world, self.network, self.actor)
         self._listener = Listener(self, self.network)
+        if self.clock.frozen_us is not None:
+            self._hold_timers(self.clock.frozen_us)
         self._bootstrap = Bootstrap(self._addresses)
         # The requests that the core has not answered, with what takes the answer.
         self._inbound: dict[int, tuple[Exchange, Callable[[ResponseBody], None]]] = {}
@@ -408,6 +410,22 @@ class Shell:
 
     def _stop(self, effect: Stop) -> None:
         raise AssertionError(f"{self.name} stopped: {effect.reason}")
+
+    def freeze_clock(self) -> None:
+        """Let the machine's clock stand still: its timers wait, and all else goes on."""
+        self.clock.freeze()
+        assert self.clock.frozen_us is not None, self.name
+        self._hold_timers(self.clock.frozen_us)
+
+    def _hold_timers(self, since_us: int) -> None:
+        self._timers.hold(since_us)
+        self._dialer.hold_alarms(since_us)
+
+    def thaw_clock(self, *, catches_up: bool) -> None:
+        """Let the clock go on, with the right time or behind by the time that it stood."""
+        behind_us = self.clock.thaw(catches_up=catches_up)
+        self._timers.release(behind_us)
+        self._dialer.release_alarms(behind_us)
 
     def pause(self) -> None:
         """Pause the process: sockets stay open, arriving events wait, timers fire late."""

@@ -1,6 +1,7 @@
 """The timers of a core and of its connections, during one life of a shell.
 
 The world cannot cancel an occurrence, so one that comes after the end of the life, or too early, must do nothing.
+While the clock of the machine stands still, no timer fires.
 """
 
 from __future__ import annotations
@@ -15,17 +16,25 @@ from sim.world.time import Actor, World
 class Timers:
     """Timers by key; setting a key again replaces its timer. `fire` is called with the key when its time has come."""
 
-    __slots__ = ("_actor", "_alarms", "_fire", "_instants", "_world")
+    __slots__ = ("_actor", "_alarms", "_fire", "_held_us", "_instants", "_world")
 
     def __init__(self, world: World, actor: Actor, fire: Callable[[str], None]) -> None:
         self._world, self._actor, self._fire = world, actor, fire
         self._instants: dict[str, int] = {}
         # The time of the first occurrence that will check the timer, by key.
         self._alarms: dict[str, int] = {}
+        # When the clock stopped; None while it runs.
+        self._held_us: int | None = None
 
     def set(self, key: str, delay_us: int) -> None:
-        """Let `fire` be called with `key` in `delay_us`, instead of any earlier setting of that key."""
+        """Let `fire` be called with `key` in `delay_us`, instead of any earlier setting of that key.
+
+        While timers are held, the delay counts from the moment when the clock stopped.
+        """
         assert delay_us >= 0, (key, delay_us)
+        if self._held_us is not None:
+            self._instants[key] = self._held_us + delay_us
+            return
         at_us = self._world.now_us + delay_us
         self._instants[key] = at_us
         alarm_us = self._alarms.get(key)
@@ -34,6 +43,17 @@ class Timers:
             self._alarms[key] = at_us
             self._world.after(self._actor, delay_us, self._ring, (key, at_us))
         assert self._alarms[key] <= at_us, (key, self._alarms[key], at_us)
+
+    def hold(self, since_us: int) -> None:
+        """Fire nothing until `release`, because the clock stands still since then."""
+        self._held_us = since_us
+
+    def release(self, behind_us: int) -> None:
+        """Go on; the clock is behind by that much, so each timer is that much later. Those overdue fire now."""
+        assert self._held_us is not None, "timers are not held"
+        self._held_us, now_us = None, self._world.now_us
+        for key, at_us in list(self._instants.items()):
+            self.set(key, max(0, at_us + behind_us - now_us))
 
     def cancel(self, key: str) -> None:
         """Drop the timer, if there is one of that key."""
@@ -51,7 +71,7 @@ class Timers:
         assert self._world.now_us == alarm_us, (key, self._world.now_us, alarm_us)
         del self._alarms[key]
         at_us = self._instants.get(key)
-        if at_us is None:
+        if at_us is None or self._held_us is not None:
             return
         assert at_us >= alarm_us, (key, at_us, alarm_us)
         if at_us > alarm_us:

@@ -44,6 +44,19 @@ class SlowCpu(Named):
     lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)
 
 
+class FreezeClock(Named):
+    """Lets the clock of a machine stand still: messages come and go, but no timer fires and no time seems to pass."""
+
+    verb = "freeze_clock"
+
+    freeze_clock: TargetField = Field(description="The nodes and clients whose clock stands still.")
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)
+    catches_up: bool = Field(
+        default=True,
+        description="Whether it goes on with the right time; with `false` it is behind by the time that it stood.",
+    )
+
+
 class KillStart(Named):
     """Kills a process, and its next one too, inside its start: in the `change`-th change that it makes on the disk."""
 

@@ -15,7 +15,7 @@ from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.shell.streams import STREAMS
 from sim.scenario.base import Named, Step, Strict
 from sim.scenario.disk_steps import DiskStep, FailDisk, FailSync
-from sim.scenario.link_steps import Clog, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
+from sim.scenario.link_steps import Clog, FreezeClock, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
 from sim.scenario.source import Location, Source, parse_yaml
 from sim.scenario.steps import (
     BROKER_JOBS,
@@ -429,9 +429,13 @@ METHODS = tuple(
 )
 # The steps that clients may be targets of.
 _OF_LINKS = (Cut, Heal, Isolate, Slow, Lose, Clog, Narrow, HangUp)
+# The steps whose verb has all that they strike, and that `_targets` need not know one by one.
+_OF_ONE_TARGET = (
+    LagMetadata, DiskStep, Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock,
+)  # fmt: skip
 # The steps that only brokers may be targets of.
 _OF_BROKERS = (DiskStep, RollingRestart)
-_OF_CLIENTS = (*_OF_LINKS, Kill, Stop, Pause, Pick, Restart, StepClock, SlowCpu)
+_OF_CLIENTS = (*_OF_LINKS, Kill, Stop, Pause, Pick, Restart, StepClock, SlowCpu, FreezeClock)
 # What the checkers of a run believe about a topic from its start to its end.
 LASTING_PROPERTIES = frozenset({"min.insync.replicas", "flush.messages", "cleanup.policy"})
 
@@ -494,16 +498,7 @@ def _targets(step: Step) -> list[Target]:
             found = [step.step_clock]
         case CreateTopic():
             found = [step.leader]
-        case (
-            LagMetadata()
-            | DiskStep()
-            | Clog()
-            | Narrow()
-            | HangUp()
-            | SlowCpu()
-            | KillStart()
-            | RollingRestart()
-        ):
+        case _ if isinstance(step, _OF_ONE_TARGET):
             found = [step.target]
         case DeleteTopic() | AlterTopic():
             found = []

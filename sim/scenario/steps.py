@@ -16,7 +16,7 @@ from sim.scenario.disk_steps import (
     SaveDisk,
     WipeDisk,
 )
-from sim.scenario.link_steps import Clog, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
+from sim.scenario.link_steps import Clog, FreezeClock, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
 from sim.scenario.values import Duration, LinkField, Percent, Shift, Size, TargetField
 
 Keep = Literal["none", "prefix", "subset", "torn", "all"]
@@ -244,7 +244,7 @@ class LagMetadata(Named):
 VERBS: tuple[type[Step], ...] = (
     Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,
     SlowDisk, StepClock, CreateTopic, DeleteTopic, AlterTopic, LagMetadata, *DISK_VERBS,
-    Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart,
+    Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock,
 )  # fmt: skip
 VERB_NAMES = tuple(kind.verb for kind in VERBS)
 
@@ -282,6 +282,7 @@ AnyStep = Annotated[
     | Annotated[SlowCpu, Tag("slow_cpu")]
     | Annotated[KillStart, Tag("kill_start")]
     | Annotated[RollingRestart, Tag("rolling_restart")]
+    | Annotated[FreezeClock, Tag("freeze_clock")]
     | Annotated[FailDisk, Tag("fail_disk")]
     | Annotated[FailSync, Tag("fail_sync")]
     | Annotated[LieSyncs, Tag("lie_syncs")]

@@ -1,4 +1,4 @@
-"""The clocks of a run: each machine's wall clock may be off, drift and be set, and a process's time never falls."""
+"""The clocks of a run: each machine's clock may be off, drift, be set or stand still; a process's time never falls."""
 
 from __future__ import annotations
 
@@ -15,10 +15,19 @@ class Clock:
 
     The wall clock is `offset_us` ahead of the world when the run begins, and gains `drift_ppm` microseconds a second.
     As in the shell of the real world, the time of a process never falls: when the wall clock is set back, the process
-    goes on at its own pace, and only its next life sees the lower time. When it is set ahead, a process sees it.
+    goes on at its own pace, and only its next life sees the lower time. When it is set ahead, a process sees it. While
+    it stands still, no time passes for the process either.
     """
 
-    __slots__ = ("_drift_ppm", "_lead_us", "_set_at_us", "_wall_us", "_world")
+    __slots__ = (
+        "_drift_ppm",
+        "_lead_us",
+        "_set_at_us",
+        "_wall_us",
+        "_world",
+        "frozen_us",
+        "thawed_us",
+    )
 
     def __init__(self, world: World, *, offset_us: int = 0, drift_ppm: int = 0) -> None:
         assert -_MILLION < drift_ppm < _MILLION, drift_ppm
@@ -28,6 +37,9 @@ class Clock:
         self._wall_us = world.now_us + offset_us
         # How far the process is ahead of the wall clock.
         self._lead_us = 0
+        # Since when it stands still, None if it does not; and when it went on last, both in the time of the world.
+        self.frozen_us: int | None = None
+        self.thawed_us = 0
 
     def now_ms(self) -> int:
         """Returns the time of the process, which never falls within a life."""
@@ -44,12 +56,30 @@ class Clock:
     def step(self, by_us: int) -> None:
         """Set the wall clock ahead, or back if `by_us` is negative."""
         before_ms = self.now_ms()
-        self._wall_us, self._set_at_us = self._wall(0) + by_us, self._world.now_us
+        self._wall_us, self._set_at_us = self._wall(0) + by_us, self._ran_until_us()
         self._lead_us = max(0, self._lead_us - by_us)
         assert self.now_ms() >= before_ms, (self.now_ms(), before_ms)
 
+    def freeze(self) -> None:
+        """Let it stand still from now on; does nothing if it does already."""
+        if self.frozen_us is None:
+            self.frozen_us = self._world.now_us
+
+    def thaw(self, *, catches_up: bool) -> int:
+        """Let it go on, with the right time, or behind by the time that it stood. Returns how far it is behind."""
+        assert self.frozen_us is not None, "the clock runs"
+        now_us, before_ms = self._world.now_us, self.now_ms()
+        behind_us = 0 if catches_up else now_us - self.frozen_us
+        self._wall_us = self._wall(0)
+        self._set_at_us, self.frozen_us, self.thawed_us = self.frozen_us + behind_us, None, now_us
+        assert self.now_ms() >= before_ms, (self.now_ms(), before_ms)
+        return behind_us
+
     def delay_us(self, at_ms: int) -> int:
-        """Returns the time until the process's clock shows `at_ms`; 0 if it shows that time or a later one."""
+        """Returns the time until the process's clock shows `at_ms`; 0 if it shows that time or a later one.
+
+        While the clock stands still, this counts from the moment when it stopped.
+        """
         target_us = (at_ms - ORIGIN_MS) * 1000 - self._lead_us
         left_us = target_us - self._wall(0)
         if left_us <= 0:
@@ -62,5 +92,9 @@ class Clock:
 
     def _wall(self, in_us: int) -> int:
         """Returns the wall clock in `in_us`, in microseconds since the beginning of the run."""
-        passed_us = self._world.now_us + in_us - self._set_at_us
+        passed_us = self._ran_until_us() + in_us - self._set_at_us
         return self._wall_us + passed_us + passed_us * self._drift_ppm // _MILLION
+
+    def _ran_until_us(self) -> int:
+        """Returns the time of the world up to which the clock has run."""
+        return self._world.now_us if self.frozen_us is None else self.frozen_us

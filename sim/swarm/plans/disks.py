@@ -63,6 +63,13 @@ def _step_clock(ground: Ground, choices: Choices) -> list[Part]:
     return [{"step_clock": target, "by": choices.pick(_SHIFTS, "by")}]
 
 
+def _freeze_clock(ground: Ground, choices: Choices) -> list[Part]:
+    is_of_client = choices.chance(30, "client")
+    target = ground.client(choices) if is_of_client else ground.node(choices)
+    step: Part = {"freeze_clock": target, "for": choices.ms(AWAY_MS, "for")}
+    return [step | {"catches_up": choices.chance(50, "catches up")}]
+
+
 DISKS = (
     Fault(name="power", family="disk", percent=60, most=4, draw=_power),
     Fault(name="power-of-all", family="disk", percent=25, most=2, draw=_power_of_all),
@@ -70,4 +77,5 @@ DISKS = (
     Fault(name="break-disk", family="disk", percent=15, most=1, draw=_break_disk),
     Fault(name="slow-disk", family="disk", percent=40, most=3, draw=_slow_disk),
     Fault(name="step-clock", family="clock", percent=30, most=3, draw=_step_clock),
+    Fault(name="freeze-clock", family="clock", percent=20, most=2, draw=_freeze_clock),
 )

@@ -68,3 +68,23 @@ def test_a_run_with_all_of_this_is_a_function_of_its_seed(seed: int) -> None:
     cluster = "clocks: {offset: 3s, drift: 900}, jobs: {flush: 9ms}, disk: {call: 50us, sync: 3ms}"
     steps = "  - {at: 2500ms, slow_disk: broker 1, by: 5ms, for: 1s}\n"
     assert run(cluster, steps, seed).trace_hash == run(cluster, steps, seed).trace_hash
+
+
+def test_a_leader_whose_clock_stands_still_is_replaced_and_finds_its_place_again() -> None:
+    result = run("brokers: 3", "  - {at: 3s, freeze_clock: leader(t/0), for: 3s, catches_up: false}\n")
+    told = "\n".join(result.story)
+    assert "stands still" in told and "runs again, from where it stood" in told
+    stopped = told.split("the clock of broker-")[1][0]
+    assert f"broker {stopped} is fenced" in told and f"broker {stopped} is unfenced" in told
+
+
+def test_a_controller_whose_clock_stands_still_fences_nobody_meanwhile() -> None:
+    steps = "  - {at: 3s, freeze_clock: controller, for: 3s}\n  - {at: 3s, kill: leader(t/0)}\n"
+    result = run("brokers: 3", steps)
+    fenced = [float(line.split()[0]) for line in result.story if " is fenced" in line]
+    assert fenced and min(fenced) >= 6.0, fenced
+
+
+def test_what_a_producer_sent_has_more_time_for_its_outcome_if_its_clock_stood_still() -> None:
+    steps = "  - {at: 3s, freeze_clock: producer 1}\n  - {at: 3s, freeze_clock: consumer 1, for: 2s}\n"
+    assert run("brokers: 3", steps).operations["ok"] > 100

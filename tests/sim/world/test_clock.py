@@ -64,3 +64,32 @@ def test_a_delay_ends_when_the_clock_has_reached_the_time_and_not_before() -> No
         assert clock.now_ms() == at_ms - 1
         world.run_to(delay_us)
         assert clock.now_ms() == at_ms and clock.delay_us(at_ms) == 0
+
+
+def test_a_clock_that_stood_still_goes_on_with_the_right_time_or_behind() -> None:
+    world = World(Draws(1))
+    right, behind = Clock(world), Clock(world, drift_ppm=100_000)
+    world.run_to(10 * SECOND)
+    for clock in (right, behind):
+        clock.freeze()
+    world.run_to(14 * SECOND)
+    assert (right.now_ms(), behind.now_ms()) == (ORIGIN_MS + 10_000, ORIGIN_MS + 11_000)
+    # The delay counts from the moment when the clock stopped.
+    assert right.delay_us(ORIGIN_MS + 12_000) == 2 * SECOND
+    assert (right.thaw(catches_up=True), behind.thaw(catches_up=False)) == (0, 4 * SECOND)
+    assert (right.now_ms(), behind.now_ms()) == (ORIGIN_MS + 14_000, ORIGIN_MS + 11_000)
+    world.run_to(15 * SECOND)
+    assert (right.now_ms(), behind.now_ms()) == (ORIGIN_MS + 15_000, ORIGIN_MS + 12_100)
+
+
+def test_a_clock_that_stands_still_can_be_set_and_seen_by_a_new_life() -> None:
+    world = World(Draws(1))
+    clock = Clock(world)
+    world.run_to(10 * SECOND)
+    clock.freeze()
+    world.run_to(12 * SECOND)
+    clock.step(-3 * SECOND)
+    assert (clock.now_ms(), clock.wall_ms()) == (ORIGIN_MS + 10_000, ORIGIN_MS + 7_000)
+    clock.begin_life()
+    assert clock.thaw(catches_up=True) == 0
+    assert clock.now_ms() == ORIGIN_MS + 9_000
