@@ -91,7 +91,8 @@ def bugs_command(
     """List the bugs that `--bug NAME` plants, or measure how soon random seeds find each.
 
     A start runs the seeds that `replog sim swarm` would, from a random one on, until one is violated that holds without
-    the bug, or the budget is spent. A bug is found if its median start finds it.
+    the bug, or the budget is spent. A bug is found if its median start finds it; starts that cannot change that are
+    left out, and its numbers are upper bounds then.
 
     Exit status: 0, 2 the input was unusable, 3 it was interrupted.
     """
@@ -110,7 +111,7 @@ def bugs_command(
     except (BugError, ResultsError) as error:
         click.echo(str(error), err=True)
         sys.exit(UNUSABLE_INPUT)
-    found = detections(chosen, measured.rows)
+    found = detections(chosen, measured.rows, starts)
     if as_json:
         click.echo(json.dumps({"bugs": [each.as_json() for each in found]} | measured.as_json()))
     else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from sim.detection.results import is_decided
 from sim.detection.runner import ProcessRunner, Runner, search_all
 from sim.detection.search import Row, Search
 from sim.seeds_output import progress_bar
@@ -51,6 +52,10 @@ class Measured:
     rows: list[Row]
     is_interrupted: bool = False
 
+    def is_decided(self, bug: str, planned: int) -> bool:
+        """Returns whether the starts that are over decide the median of `planned` ones."""
+        return is_decided([row["verdict"] for row in self.rows if row["bug"] == bug], planned)
+
     def as_json(self) -> dict[str, object]:
         """Returns what the numbers rest on."""
         return {
@@ -68,7 +73,9 @@ class Measured:
 
 
 def measure(plan: Plan, *, draw_base: Callable[[], int], cpu_s: Callable[[], float]) -> Measured:
-    """Run every start that the file has not yet. `cpu_s` returns the processor time of the process that calls it.
+    """Run every start that the file has not yet, of a bug only until its median is decided.
+
+    `cpu_s` returns the processor time of the process that calls it.
 
     Raises ResultsError for a file that the measurement cannot go on with.
     """
@@ -84,9 +91,10 @@ def measure(plan: Plan, *, draw_base: Callable[[], int], cpu_s: Callable[[], flo
             else:
                 left.append(search)
         warm(SwarmJob())
+        left_open = (search for search in left if not measured.is_decided(search.bug, plan.starts))
         runner = stack.enter_context(closing(ProcessRunner(cpu_s)))
         try:
-            _run(measured, left, runner, plan.jobs, file)
+            _run(measured, left_open, len(left), runner, plan.jobs, file)
         except KeyboardInterrupt:
             measured.is_interrupted = True
     return measured
@@ -99,9 +107,16 @@ def searches_of(plan: Plan, base: int) -> Iterator[Search]:
             yield Search(bug=bug, start=start, base=base, budget_s=plan.budget_s)
 
 
-def _run(measured: Measured, left: list[Search], runner: Runner, jobs: int, file: ResultsFile | None) -> None:
+def _run(
+    measured: Measured,
+    left: Iterable[Search],
+    most: int,
+    runner: Runner,
+    jobs: int,
+    file: ResultsFile | None,
+) -> None:
     with ExitStack() as stack:
-        bar = progress_bar(stack, len(left), "starts")
+        bar = progress_bar(stack, most, "starts at most")
         for search in search_all(left, runner, jobs=jobs):
             row = search.as_row()
             if file is not None:

@@ -55,3 +55,6 @@ def test_a_measurement_finds_a_bug_and_goes_on_where_its_file_ends(tmp_path: Pat
     held = path.read_bytes()
     again = json.loads(invoke(*options, "--starts", "1").stdout)
     assert again == first and path.read_bytes() == held
+    (decided,) = json.loads(invoke(*options, "--starts", "3").stdout)["bugs"]
+    assert (decided["starts"], decided["starts_planned"]) == (2, 3)
+    assert decided["found"] and decided["median_is_bound"]

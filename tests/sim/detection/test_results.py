@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sim.bugs import Bug
-from sim.detection.results import detection_of, detections, table
+from sim.detection.results import detection_of, detections, is_decided, table
 from sim.detection.search import Row
 
 BUG = Bug(name="b", story="s", replacements=(), ticket="KAFKA-1")
@@ -51,3 +51,24 @@ def test_the_table_counts_what_is_found() -> None:
         "c    -        0 of 1  -      -      -",
         "found: 1 of 2 bugs",
     ]
+
+
+@pytest.mark.parametrize(
+    ("found", "missed", "planned", "decided"),
+    [(5, 0, 9, True), (5, 4, 9, True), (4, 4, 9, False), (0, 5, 9, True), (1, 1, 2, True), (1, 0, 2, False)],
+)
+def test_the_median_is_decided_as_soon_as_no_other_start_can_change_it(
+    found: int, missed: int, planned: int, *, decided: bool
+) -> None:
+    verdicts = ["found"] * found + ["missed"] * missed
+    assert is_decided(verdicts, planned) is decided
+
+
+def test_the_median_of_a_decided_bug_is_an_upper_bound() -> None:
+    found = detection_of(BUG, [row(each) for each in (4, None, 1, 2, 3, 9)], planned=9)
+    assert (found.median_seeds, found.is_bound, found.starts) == (9, True, 6)
+    # The worst that the starts left out could make of it is no worse.
+    whole = detection_of(BUG, [row(each) for each in (4, None, 1, 2, 3, 9, None, None, None)], planned=9)
+    assert (whole.median_seeds, whole.is_bound) == (9, False)
+    lines = table(detections({"b": BUG}, [row(1), row(2)], 3))
+    assert lines[1] == "b    KAFKA-1  2 of 2  <= 2   <= 2   roles"
