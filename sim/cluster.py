@@ -14,6 +14,7 @@ from sim.faults.topics import create_request
 from sim.hosts.clients import ConsumerShell, ProducerShell, ProducerWatcher, TopicAdminShell
 from sim.hosts.history import History
 from sim.hosts.node import MakeCore, Node, NodeCore, NodeWatcher, log_directories, new_disk
+from sim.hosts.seekers import SeekerShell
 from sim.scenario.model import Scenario, TopicModel, broker_config, controller_config, property_text
 from sim.world.clock import Clock
 from sim.world.network import Network, Transport
@@ -105,6 +106,8 @@ class Cluster:
         )
         self.producers = self._make_producers(FIRST_CLIENT_ID)
         self.consumers = self._make_consumers(FIRST_CLIENT_ID + len(self.producers))
+        first_id = FIRST_CLIENT_ID + len(self.producers) + len(self.consumers)
+        self.seekers = self._make_seekers(first_id)
         self.clients: Sequence[ProducerShell | ConsumerShell] = [*self.producers, *self.consumers]
         self.partitions = [
             TopicPartition(name, partition)
@@ -159,6 +162,18 @@ class Cluster:
             for number, model in enumerate(models)
         ]  # fmt: skip
 
+    def _make_seekers(self, first_id: int) -> list[SeekerShell]:
+        models = [model for model in self.scenario.seekers for _ in range(model.clients)]
+        return [
+            SeekerShell(
+                self.world, self.network, self._trace, self._watcher, name=f"seeker-{number + 1}",
+                clock=self._machines.clock(f"seeker-{number + 1}"),
+                node_id=first_id + number, bootstrap=tuple(self.brokers), model=model,
+                partitions=self.scenario.topics[model.topic].partitions,
+            )
+            for number, model in enumerate(models)
+        ]  # fmt: skip
+
     def replicas(self) -> dict[str, tuple[int, ...]]:
         """Returns the brokers that the controller has assigned to each partition; none while it is down."""
         controller = self.controller.core
@@ -180,5 +195,5 @@ class Cluster:
         self.admin.begin(requests, self._begin_clients)
 
     def _begin_clients(self) -> None:
-        for client in self.clients:
+        for client in (*self.clients, *self.seekers):
             client.begin()

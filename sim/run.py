@@ -252,6 +252,8 @@ class Run:
         self.faults.heal_all()
         for producer in self.cluster.producers:
             producer.finish()
+        for seeker in self.cluster.seekers:
+            seeker.finish()
         Convergence(self.cluster, self.jury, self.chronicle, self.witness.lives).await_rest(
             self.scenario.converge, is_over=self._is_over
         )

@@ -18,6 +18,7 @@ from sim.checkers.log_matching import LogMatching
 from sim.checkers.log_shape import LogShape
 from sim.checkers.mark_order import MarksInOrder
 from sim.checkers.min_in_sync import EnoughInSync
+from sim.checkers.offset_answers import OffsetAnswersAreTrue
 from sim.checkers.one_leader import OneLeader
 from sim.checkers.partition_changes import ChangesBuildOnState
 from sim.checkers.recovery import RecoveryKeepsSoundPrefix
@@ -46,6 +47,7 @@ ONLINE: tuple[type[Checker], ...] = (
     LogShape,
     NoCutBelowTruth,
     NoneAboveHighWatermark,
+    OffsetAnswersAreTrue,
     NoneWaitsInVain,
     OneEpochOnBothSides,
     RecoveryKeepsSoundPrefix,

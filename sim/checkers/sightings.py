@@ -217,6 +217,23 @@ class Served(NamedTuple):
     marks: tuple[Mark, ...]
 
 
+class OffsetLookedUp(NamedTuple):
+    """A broker's answer to the question which offset a partition has at a time, as ListOffsets asks it.
+
+    `timestamp` is the request's: -1 for the latest offset, -2 for the earliest. `offset` is -1 for none.
+    """
+
+    broker: int
+    partition: str
+    timestamp: int
+    offset: int
+    # The timestamp of the record that the answer names.
+    found_ms: int = -1
+    # Whether `found` is known: the first record of the broker's log that is as late, with its timestamp.
+    is_readable: bool = False
+    found: tuple[int, int] | None = None
+
+
 class Fetched(NamedTuple):
     """A fetch that a leader answered without an error: `asked_epoch` is the request's, `epoch` the leader's."""
 
@@ -304,6 +321,7 @@ Sighting = (
     | Acknowledged
     | Waits
     | Served
+    | OffsetLookedUp
     | Fetched
     | Died
     | StoppedCleanly

@@ -309,7 +309,8 @@ class ConsumerShell(ClientShell):
         self._actions[EndOfPartition] = self._on_end
         self._config = ConsumerConfig(
             auto_offset_reset=OffsetReset.EARLIEST,
-            fetch_max_wait_ms=200,
+            fetch_max_wait_ms=model.max_wait // 1_000,
+            fetch_min_bytes=model.min_bytes,
             request_timeout_ms=1_500,
             retry_backoff_ms=100,
             metadata_max_age_ms=10_000,

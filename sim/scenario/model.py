@@ -76,6 +76,10 @@ SETTINGS: Mapping[str, int] = {
 _NOT_SETTINGS = {"node_id", "host", "port", "controller_id", "log", "cluster_id"}
 
 
+# After so long, consumers and seekers take a request for lost.
+_READER_TIMEOUT_US = 1_500_000
+
+
 class ScenarioError(StorageError):
     """A scenario that cannot be run: the message is `FILE:LINE: what`."""
 
@@ -199,6 +203,20 @@ class ConsumerModel(Strict):
 
     topic: str = Field(description="The topic that they read from its start: a key of `topics`.")
     clients: int = Field(default=1, ge=1, le=20, description="The number of equal consumers.")
+    max_wait: Duration = Field(
+        default=parse_duration("200ms"), description="Kafka's fetch.max.wait.ms, in whole milliseconds."
+    )
+    min_bytes: Size = Field(default=1, description="Kafka's fetch.min.bytes.")
+
+
+class SeekerModel(Strict):
+    """A number of equal clients that look up places in a topic's logs: their ends, and where a time begins."""
+
+    topic: str = Field(description="The topic whose partitions they ask about in turn: a key of `topics`.")
+    clients: int = Field(default=1, ge=1, le=20, description="The number of equal clients.")
+    every: Duration = Field(
+        default=parse_duration("300ms"), description="How often each of them looks up a place."
+    )
 
 
 class Scenario(Strict):
@@ -238,6 +256,10 @@ class Scenario(Strict):
     topics: dict[str, TopicModel] = Field(min_length=1, description="The topics by name, at least one.")
     producers: list[ProducerModel] = Field(default_factory=list, description="Who writes.")
     consumers: list[ConsumerModel] = Field(default_factory=list, description="Who reads.")
+    seekers: list[SeekerModel] = Field(
+        default_factory=list,
+        description="Who looks up offsets. No step aims at them; real processes have none.",
+    )
     steps: list[AnyStep] = Field(default_factory=list, description="What happens to them, in order.")
 
 
@@ -314,15 +336,26 @@ def check_scenario(scenario: Scenario) -> Iterator[Finding]:
     asked += [
         (("consumers", index, "topic"), client.topic) for index, client in enumerate(scenario.consumers)
     ]
+    asked += [(("seekers", index, "topic"), client.topic) for index, client in enumerate(scenario.seekers)]
     for location, name in asked:
         if name not in scenario.topics:
             yield location, f"unknown topic {name!r}"
+    yield from _check_readers(scenario)
     # The names that steps have given so far, and whether each means a client.
     names: dict[str, bool] = {}
     for index, step in enumerate(scenario.steps):
         yield from _check_step(scenario, index, step, names)
         if isinstance(step, Named) and step.name is not None:
             names[step.name] = any(_is_client(target, names) for target in _targets(step)[:1])
+
+
+def _check_readers(scenario: Scenario) -> Iterator[Finding]:
+    for index, consumer in enumerate(scenario.consumers):
+        if consumer.max_wait >= _READER_TIMEOUT_US:
+            yield ("consumers", index, "max_wait"), "a consumer gives a request up after 1.5s: write less"
+    for index, seeker in enumerate(scenario.seekers):
+        if seeker.every < 1_000:
+            yield ("seekers", index, "every"), "write at least 1ms"
 
 
 def setting_names() -> list[str]:

@@ -13,7 +13,7 @@ from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
 from sim.witness.topic_lives import TopicLives
 from sim.world.pool import Pool
-from storage.batch import Record
+from storage.batch import Record, RecordBatch
 from storage.disk.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     CleanShutdownFile,
@@ -97,6 +97,28 @@ class DiskLogs:
         if reader is None or reader.directory != self._directory_of(broker, partition):
             reader = self._readers[broker, partition] = self._new_reader(broker, partition)
         return reader
+
+    def first_as_late(
+        self, broker: int, partition: str, timestamp: int, log_start: int
+    ) -> tuple[bool, tuple[int, int] | None]:
+        """Returns whether the broker's log can be read, and its first record as late as `timestamp`, from its start on.
+
+        The record is its offset and its timestamp; None without one. A compacted log cannot be read: its files may be
+        about to be replaced.
+        """
+        if partition in self._compacted:
+            return False, None
+        reader = self._new_reader(broker, partition)
+        reader.read_all()
+        if reader.unsound:
+            return False, None
+        for place, data in reader.batches():
+            if place.newest_ms < timestamp or place.mark.next_offset <= log_start:
+                continue
+            for record in RecordBatch(data, 0, place.size_bytes).records():
+                if record.timestamp >= timestamp and record.offset >= log_start:
+                    return True, (record.offset, record.timestamp)
+        return True, None
 
     def _new_reader(self, broker: int, partition: str) -> LogReader:
         directory = self._directory_of(broker, partition)

@@ -11,6 +11,8 @@ from cluster.core.messages import (
     CONTROLLER_ID,
     FetchRequest,
     FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
     MetadataResponse,
     ProduceRequest,
     ProduceResponse,
@@ -33,6 +35,7 @@ from sim.checkers.sightings import (
     HighWatermark,
     Loaded,
     LogStarted,
+    OffsetLookedUp,
     Served,
     StoppedCleanly,
     Truncated,
@@ -416,6 +419,8 @@ class Witness:
             self._on_fetched(node_id, request, body)
             if request.replica_id < 0:
                 self._on_served(node_id, body)
+        elif isinstance(request, ListOffsetsRequest) and isinstance(body, ListOffsetsResponse):
+            self._on_looked_up(node_id, request, body)
 
     def _note_acknowledged(self, broker: int, request: ProduceRequest, body: ProduceResponse) -> None:
         """Note which life of each topic has acknowledged the values, where a topic has several."""
@@ -462,6 +467,20 @@ class Witness:
             name = str(answer.topic_partition)
             if epoch >= 0 and answer.error is ErrorCode.NONE and self.lives.is_present(broker, name):
                 self.jury.see(Fetched(broker, name, request.replica_id, epoch, answer.leader_epoch))
+
+    def _on_looked_up(self, broker: int, request: ListOffsetsRequest, body: ListOffsetsResponse) -> None:
+        name = str(body.topic_partition)
+        if body.error is not ErrorCode.NONE or not self.lives.is_present(broker, name):
+            return
+        log_start = self.jury.ghost.partition(name).image(broker).log_start
+        is_readable, found = False, None
+        if request.timestamp >= 0:
+            is_readable, found = self._logs.first_as_late(broker, name, request.timestamp, log_start)
+        self.jury.see(
+            OffsetLookedUp(
+                broker, name, request.timestamp, body.offset, body.timestamp, is_readable, found
+            )
+        )  # fmt: skip
 
     def _on_served(self, broker: int, body: FetchResponse) -> None:
         for answer in body.partitions:

@@ -1,0 +1,65 @@
+"""Judges what brokers answer about offsets: where a log begins, where its committed part ends, where a time begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from cluster.core.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from sim.checkers.base import Checker, Judge
+from sim.checkers.ghost import PartitionGhost
+from sim.checkers.sightings import OffsetLookedUp
+
+
+@final
+class OffsetAnswersAreTrue(Checker):
+    """A broker names places in its log as they are (CON-5, KIP-207).
+
+    The earliest offset is not below the log's start, and the latest offset of the leader is the end of what is
+    committed: not below what another leader has served. A time begins at the first record that is as late, if that is
+    committed. Of a partition that may lose committed records only the places in the broker's own log are judged.
+    """
+
+    name = "offset-answers"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {OffsetLookedUp: self._on_looked_up}
+
+    def _on_looked_up(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str | None:
+        if sighting.timestamp == EARLIEST_TIMESTAMP:
+            what = self._wrong_start(partition, sighting)
+        elif sighting.timestamp == LATEST_TIMESTAMP:
+            what = self._wrong_end(partition, sighting)
+        else:
+            what = self._wrong_time(partition, sighting)
+        return f"{partition.name}: broker {sighting.broker} {what}" if what else None
+
+    def _wrong_start(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:
+        start = partition.image(sighting.broker).log_start
+        if sighting.offset < start:
+            return f"named {sighting.offset} as its earliest offset; its log begins at {start}"
+        return ""
+
+    def _wrong_end(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:
+        end = self._committed_end(partition, sighting)
+        if end is not None and sighting.offset != end:
+            return f"named {sighting.offset} as its latest offset; committed are those below {end}"
+        return ""
+
+    def _wrong_time(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:
+        found, end = sighting.found, self._committed_end(partition, sighting)
+        told = None if sighting.offset < 0 else (sighting.offset, sighting.found_ms)
+        asked = f"was asked for {sighting.timestamp} ms"
+        if told is not None and sighting.is_readable and told != found:
+            return f"{asked} and named {told}; the first record as late is {found}"
+        if told is not None and end is not None and told[0] >= end:
+            return f"{asked} and named {told}; committed are those below {end}"
+        if told is None and found is not None and end is not None and found[0] < end:
+            return f"{asked} and named nothing; the first record as late is {found}"
+        return ""
+
+    def _committed_end(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> int | None:
+        """Returns the end of what is committed; None where this broker need not know it."""
+        is_leader = partition.leader == sighting.broker and partition.begun_epoch == partition.epoch
+        may_lose = bool(partition.excused or partition.unclean_epochs or partition.lost)
+        return partition.truth.end if is_leader and not may_lose else None

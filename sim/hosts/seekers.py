@@ -1,0 +1,118 @@
+"""Simulated clients that ask where a log begins, where it ends and where a time begins in it, again and again.
+
+The witness judges what brokers answer; these clients check that they then read from where they were sent.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.client.config import ConsumerConfig, OffsetReset
+from cluster.core.client.consumer import ConsumerCore, Start
+from cluster.core.client.effects import EndOfPartition, Fetched, PositionLost, PositionReset, Truncated
+from cluster.core.client.starts import AtTime, BeforeEnd
+from cluster.core.messages import TopicPartition
+from sim.hosts.lives import ClientShell
+from sim.hosts.shell import Watcher
+from sim.scenario.model import SeekerModel
+from sim.world.clock import Clock
+from sim.world.network import Network
+from sim.world.streams import Stream
+from sim.world.time import World
+from sim.world.trace import Trace
+
+# How far back a time is that is looked up, and how many records before the end.
+_MOST_BACK_MS, _MOST_BEFORE_END = 6_000, 60
+# Which look-ups are drawn, of seven: the end is where a new leader knows least.
+_LATEST, _EARLIEST, _BEFORE_END = (0, 1), (2,), (3,)
+
+
+@final
+class SeekerShell(ClientShell):
+    """A consumer that looks up a drawn place in one partition after the other, and reads once from there."""
+
+    def __init__(
+        self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
+        bootstrap: tuple[int, ...], model: SeekerModel, partitions: int, clock: Clock | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap, clock=clock
+        )
+        self._partitions = [TopicPartition(model.topic, partition) for partition in range(partitions)]
+        self._every_us, self._turn, self._is_finished = model.every, 0, False
+        self._places = Stream(world.draws, "seek", name)
+        # Where the last look-up of each partition has sent this client.
+        self._found: dict[TopicPartition, int] = {}
+        self._actions[PositionReset] = self._on_position
+        self._actions[Fetched] = self._on_fetched
+        self._actions[Truncated] = self._on_truncated
+        self._actions[PositionLost] = self._on_lost
+        self._actions[EndOfPartition] = self._on_end_of_partition
+        self._config = ConsumerConfig(
+            auto_offset_reset=OffsetReset.LATEST,
+            fetch_max_wait_ms=100,
+            request_timeout_ms=1_500,
+            retry_backoff_ms=100,
+        )
+
+    def finish(self) -> None:
+        """Look up nothing more, and read nothing more."""
+        self._is_finished = True
+
+    def _live(self) -> None:
+        assert self._partitions, f"{self.name} asks about nothing"
+        self.consumer = ConsumerCore(self._config)
+        self.core = self.consumer
+        starts = [(each, self._place()) for each in self._partitions]
+        self.perform(self.consumer.assign(self.clock.now_ms(), starts))
+        self.world.after(self.actor, self._every_us, self._on_pace, self.life_number)
+
+    def _place(self) -> Start:
+        """Draws what is looked up next."""
+        kind = self._places.below(7)
+        if kind in _LATEST:
+            return OffsetReset.LATEST
+        if kind in _EARLIEST:
+            return OffsetReset.EARLIEST
+        if kind in _BEFORE_END:
+            return BeforeEnd(self._places.below(_MOST_BEFORE_END))
+        return AtTime(max(0, self.clock.now_ms() - self._places.below(_MOST_BACK_MS)))
+
+    def _on_pace(self, life_number: int) -> None:
+        if life_number != self.life_number or self._is_finished:
+            return
+        if not self.paused:
+            asked = self._partitions[self._turn % len(self._partitions)]
+            self._turn += 1
+            self._found.pop(asked, None)
+            self._wait_us = 0
+            self.perform(self.consumer.seek(self.clock.now_ms(), asked, self._place()))
+        self.world.after(self.actor, self._every_us, self._on_pace, self.life_number)
+
+    def _forget_all(self, *, is_orderly: bool) -> None:
+        self._found.clear()
+
+    def _on_position(self, effect: PositionReset) -> None:
+        self._found[effect.topic_partition] = effect.offset
+        if self._is_finished:
+            self.consumer.pause(effect.topic_partition)
+
+    def _on_fetched(self, effect: Fetched) -> None:
+        found = self._found[effect.topic_partition]
+        for record in effect.records:
+            assert found <= record.offset < effect.next_offset, (self.name, found, record.offset)
+        # One answer is enough; the next look-up goes on.
+        self.consumer.pause(effect.topic_partition)
+
+    def _on_truncated(self, effect: Truncated) -> None:
+        """Go on where the log that was read and the leader's part."""
+        assert effect.to_offset <= effect.from_offset, (self.name, effect)
+        self._found[effect.topic_partition] = effect.to_offset
+
+    def _on_end_of_partition(self, effect: EndOfPartition) -> None:
+        """Do nothing: the next look-up comes."""
+
+    def _on_lost(self, effect: PositionLost) -> None:
+        raise AssertionError(
+            f"{self.name} lost its position in {effect.topic_partition}: {effect.error.name}"
+        )

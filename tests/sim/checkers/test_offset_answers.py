@@ -1,0 +1,82 @@
+"""What a broker answers about the places in its log: sequences that must pass, and those that must fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.core.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from sim.checkers.base import Jury, Violation
+from sim.checkers.chain import Mark
+from sim.checkers.ghost import Ghost
+from sim.checkers.registry import all_checkers
+from sim.checkers.sightings import (
+    Appended,
+    BecameLeader,
+    Created,
+    Elected,
+    HighWatermark,
+    OffsetLookedUp,
+    Sighting,
+)
+
+P = "t-0"
+# Broker 1 leads, has the records 0 to 9, and has committed those below 6; its log begins at 2.
+MARKS = tuple(Mark(offset, offset + 1, 0, offset, 1) for offset in range(10))
+LED: tuple[Sighting, ...] = (
+    Created(P, 1, flush_promised=False),
+    Elected(P, 1, 0, (1,), clean=True),
+    BecameLeader(1, P, 0, 0),
+    Appended(1, P, 0, MARKS, is_leader=True),
+    HighWatermark(1, P, 0, 6, True, 2),
+)
+# Broker 2 is elected, and does not lead yet.
+ELECTED = Elected(P, 2, 1, (1, 2), clean=True)
+
+
+def broken(*sightings: Sighting) -> bool:
+    told: list[Violation] = []
+    jury = Jury(ghost := Ghost(), all_checkers(ghost), now_us=lambda: 0, on_violation=told.append)
+    for sighting in (*LED, *sightings):
+        jury.see(sighting)
+    return any(each.checker == "offset-answers" for each in jury.violations)
+
+
+@pytest.mark.parametrize(("offset", "is_wrong"), [(2, False), (1, True), (0, True)])
+def test_the_earliest_offset_is_not_below_the_start_of_the_log(offset: int, *, is_wrong: bool) -> None:
+    assert broken(OffsetLookedUp(1, P, EARLIEST_TIMESTAMP, offset)) is is_wrong
+
+
+@pytest.mark.parametrize(("offset", "is_wrong"), [(6, False), (5, True), (7, True)])
+def test_con5_the_latest_offset_of_the_leader_is_the_end_of_what_is_committed(
+    offset: int, *, is_wrong: bool
+) -> None:
+    answer = OffsetLookedUp(1, P, LATEST_TIMESTAMP, offset)
+    assert broken(answer) is is_wrong
+    # One that was replaced need not know what its successor has committed.
+    assert not broken(ELECTED, answer)
+
+
+@pytest.mark.parametrize(
+    ("offset", "found_ms", "found", "is_wrong"),
+    [
+        (4, 400, (4, 400), False),
+        # Another record, or another time than that of the record.
+        (5, 500, (4, 400), True),
+        (4, 401, (4, 400), True),
+        (4, 400, None, True),
+        # Not committed.
+        (6, 600, (6, 600), True),
+        (-1, -1, (6, 600), False),
+        # It is there, and committed.
+        (-1, -1, (5, 500), True),
+        (-1, -1, None, False),
+    ],
+)
+def test_a_time_begins_at_the_first_committed_record_as_late(
+    offset: int, found_ms: int, found: tuple[int, int] | None, *, is_wrong: bool
+) -> None:
+    assert broken(OffsetLookedUp(1, P, 350, offset, found_ms, True, found)) is is_wrong
+
+
+def test_a_log_that_cannot_be_read_is_no_evidence() -> None:
+    assert not broken(OffsetLookedUp(1, P, 350, 4, 400, False, None))

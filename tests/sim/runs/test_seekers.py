@@ -1,0 +1,75 @@
+"""Clients that look up offsets: a run with them holds, and shows brokers that name wrong places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cluster.core.messages import ListOffsetsRequest, ListOffsetsResponse
+from sim.bugs import Replacement, replaced
+from sim.run import RunResult, run_scenario
+from sim.scenario.model import ScenarioError, parse_scenario
+
+HEAD = """\
+scenario: seekers
+duration: 5s
+topics:
+  t: {partitions: 2, replicas: 1, config: {segment.bytes: 2000}}
+producers:
+  - {topic: t, rate: 60/s}
+consumers:
+  - {topic: t}
+"""
+SEEKERS = "seekers:\n  - {topic: t, every: 50ms}\n"
+
+
+def run(answer: Callable[[ListOffsetsRequest, ListOffsetsResponse], int]) -> RunResult:
+    """Return a run in which brokers name the offset that `answer` makes of the request and the right answer."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def look_up(handler: object, request: ListOffsetsRequest, *searched: object) -> ListOffsetsResponse:
+            found: ListOffsetsResponse = original(handler, request, *searched)
+            return ListOffsetsResponse(
+                topic_partition=found.topic_partition,
+                error=found.error,
+                offset=answer(request, found),
+                timestamp=found.timestamp,
+                leader_epoch=found.leader_epoch,
+            )
+
+        return look_up
+
+    target = "cluster.core.replica.list_offsets:ListOffsetsHandler._look_up"
+    with replaced(Replacement(target=target, make=make)):
+        return run_scenario(parse_scenario(HEAD + SEEKERS), 1, stops_early=True)
+
+
+@pytest.mark.slow
+def test_a_run_with_seekers_holds() -> None:
+    result = run(lambda request, found: found.offset)
+    assert not result.violations, result.violations
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [-1, None])
+def test_a_run_shows_a_broker_that_names_a_wrong_place(asked: int | None) -> None:
+    def wrong(request: ListOffsetsRequest, found: ListOffsetsResponse) -> int:
+        is_meant = request.timestamp == asked if asked is not None else request.timestamp >= 0
+        return found.offset + 1 if is_meant and found.offset >= 0 else found.offset
+
+    assert run(wrong).violations[0].checker == "offset-answers"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("seekers:\n  - {topic: u}\n", "unknown topic 'u'"),
+        ("seekers:\n  - {topic: t, every: 10us}\n", "at least 1ms"),
+        ("  - {topic: t, max_wait: 2s}\n", "gives a request up"),
+    ],
+)
+def test_clients_that_cannot_work_are_refused(text: str, words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        parse_scenario(HEAD + text)
