@@ -57,6 +57,13 @@ def draw_network(choices: Choices) -> Part:
     """Returns the `network` of a scenario: half of the seeds have streams, half have datagrams."""
     transport = choices.pick(("stream", "datagram"), "transport")
     network: Part = {"transport": transport}
+    if transport == "datagram" and choices.chance(25, "disorder"):
+        # Messages overtake each other, and come twice.
+        doubled, spread = (
+            choices.between(10, 30, "doubled in disorder"),
+            choices.between(5, 40, "disorder of"),
+        )
+        return network | {"loss": "3%", "duplicates": f"{doubled}%", "spread": f"{spread}ms"}
     if choices.chance(50, "delays"):
         network["latency"] = f"{choices.scale(50, 5_000, 'latency')}us"
         network["spread"] = f"{choices.scale(100, 40_000, 'spread')}us"

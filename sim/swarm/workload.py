@@ -6,10 +6,14 @@ from sim.swarm.choices import Choices, Part
 from sim.swarm.profiles import Profile
 
 NAMES = ("t", "u")
+# A topic with so many partitions that its creation is a change of several batches in the metadata log; nobody uses it.
+WIDE, _WIDE_PARTITIONS = "wide", 44
 
 
-def draw_workload(choices: Choices, brokers: int, profile: Profile, *, least_replicas: int = 1) -> Part:
-    """Returns `topics`, `producers` and `consumers` for a cluster of that many brokers.
+def draw_workload(
+    choices: Choices, brokers: int, profile: Profile, *, least_replicas: int = 1, may_be_wide: bool = False
+) -> Part:
+    """Returns `topics` and their clients for a cluster of that many brokers.
 
     Each partition has `least_replicas` or more.
     """
@@ -17,6 +21,7 @@ def draw_workload(choices: Choices, brokers: int, profile: Profile, *, least_rep
     topics: dict[str, Part] = {}
     producers: list[Part] = []
     consumers: list[Part] = []
+    seekers: list[Part] = []
     # Where all topics are flushed, a run within the budget may lose power too.
     is_durable = choices.chance(40, "all flushed")
     for name in NAMES[: choices.pick((1, 1, 2), "topics")]:
@@ -29,8 +34,13 @@ def draw_workload(choices: Choices, brokers: int, profile: Profile, *, least_rep
         for number in range(own.pick((1, 1, 2), "producers")):
             each = own.within("producer", number)
             producers.append(_producer(each, name, is_durable=is_durable, is_compacted=is_compacted))
-        consumers.append({"topic": name, "clients": own.pick((1, 1, 2), "consumers")})
-    return {"topics": topics, "producers": producers, "consumers": consumers}
+        consumers.append(_consumer(own, name))
+        if own.chance(45, "is sought"):
+            seekers.append({"topic": name, "every": f"{own.scale(40, 400, 'seek every')}ms"})
+    if may_be_wide and choices.chance(8, "wide topic"):
+        topics[WIDE] = {"partitions": _WIDE_PARTITIONS, "replicas": 1}
+    clients: Part = {"producers": producers, "consumers": consumers}
+    return {"topics": topics} | clients | ({"seekers": seekers} if seekers else {})
 
 
 def _topic(choices: Choices, replicas: int, profile: Profile, *, is_durable: bool) -> Part:
@@ -45,7 +55,7 @@ def _topic(choices: Choices, replicas: int, profile: Profile, *, is_durable: boo
 
 def _replication(choices: Choices, replicas: int, profile: Profile, *, is_durable: bool) -> Part:
     config: Part = {"min.insync.replicas": choices.between(1, replicas, "min in sync")}
-    if choices.chance(40, "unclean") and profile.excuses:
+    if choices.chance(60, "unclean") and profile.excuses:
         config["unclean.leader.election.enable"] = True
     if is_durable or choices.chance(15, "flushed"):
         config["flush.messages"] = 1
@@ -87,6 +97,15 @@ def _cleaning(choices: Choices) -> Part:
     return config
 
 
+def _consumer(choices: Choices, topic: str) -> Part:
+    """Returns consumers; some wait for more than there is, longer than brokers may let them."""
+    consumer: Part = {"topic": topic, "clients": choices.pick((1, 1, 2), "consumers")}
+    if choices.chance(40, "waits"):
+        consumer["max_wait"] = f"{choices.pick((0, 20, 600, 1_200, 1_400), 'max wait')}ms"
+        consumer["min_bytes"] = f"{choices.pick((1, 5_000, 100_000), 'min bytes')} B"
+    return consumer
+
+
 def _producer(choices: Choices, topic: str, *, is_durable: bool, is_compacted: bool) -> Part:
     acks = choices.pick(("all", "all", "all", "all", 1, 0), "acks")
     if is_durable and acks == 1:
@@ -97,7 +116,7 @@ def _producer(choices: Choices, topic: str, *, is_durable: bool, is_compacted: b
         "rate": f"{choices.scale(10, 120, 'rate')}/s",
         "acks": acks,
         "idempotent": choices.chance(80, "idempotent") and acks == "all",
-        "size": f"{choices.scale(10, 2_000, 'size')} B",
+        "size": f"{choices.scale(10, 4_000, 'size')} B",
         "linger": f"{choices.pick((0, 0, 2, 10, 50), 'linger')}ms",
         "batch": f"{choices.scale(200, 16_384, 'batch')} B",
     }

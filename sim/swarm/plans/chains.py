@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.disks import power_of
-from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground, has_followers, has_lasting
+from sim.swarm.plans.ground import (
+    AWAY_MS,
+    DOWN_MS,
+    DrawFault,
+    Fault,
+    Ground,
+    has_followers,
+    has_lasting,
+    has_unclean,
+)
+from sim.swarm.plans.topics import changes_of
 
 
 def _end(ground: Ground, choices: Choices, target: str) -> Part:
@@ -124,6 +134,8 @@ def _stop_then_end(ground: Ground, choices: Choices) -> list[Part]:
 def _late_proposal(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a follower that may join the in-sync set again while leader and controller hardly hear each other.
 
+    Or the leader hears no answer to its proposal, and replays no metadata, while its heartbeats go on.
+
     It may be in another life when the proposal arrives; the leader may end before it has an answer.
     """
     partition = ground.partition(choices, lasting=True)
@@ -133,11 +145,17 @@ def _late_proposal(ground: Ground, choices: Choices) -> list[Part]:
         {"kill": f"follower({partition})", "down": choices.ms((1, 50, 300), "first down"), "as": "F"}
     ]
     when: Part = {"when": f"isr({partition}) < {ground.replicas(partition)}", "within": "4s"}
-    if choices.chance(50, "slow"):
-        by = f"{choices.pick((300, 800, 1_500), 'by')}ms"
-        steps.append(when | {"slow": f"{leader} -> controller", "by": by, "for": "3s"})
-    else:
-        steps.append(when | {"cut": f"controller -> {leader}", "for": choices.ms((1_000, 1_700), "for")})
+    match choices.pick(("slow", "cut", "deaf"), "how"):
+        case "slow":
+            by = f"{choices.pick((300, 800, 1_500), 'by')}ms"
+            steps.append(when | {"slow": f"{leader} -> controller", "by": by, "for": "3s"})
+        case "cut":
+            steps.append(when | {"cut": f"controller -> {leader}", "for": choices.ms((1_000, 1_700), "for")})
+        case _:
+            lasting = choices.ms((2_000, 3_500, 5_000), "deaf for")
+            answers: Part = {"share": "100%", "only": "AlterPartition", "for": lasting}
+            steps.append(when | {"lose": f"controller -> {leader}"} | answers)
+            steps.append({"lag_metadata": leader, "for": lasting})
     gap: Part = {"at": f"+{choices.pick((200, 400, 800), 'gap')}ms"}
     match choices.pick(("stop", "kill", "slow"), "then"):
         case "slow":
@@ -146,6 +164,58 @@ def _late_proposal(ground: Ground, choices: Choices) -> list[Part]:
             steps.append(gap | {verb: "F", "down": choices.ms((1, 100, 800, 3_000), "down")})
     if choices.chance(50, "end"):
         steps.append({"at": f"+{choices.pick((300, 1_000), 'to end')}ms"} | _end(ground, choices, leader))
+    return steps
+
+
+def _changed_behind(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a follower that falls behind its leader, and copies the rest when the topic has other properties."""
+    partition = ground.partition(choices, lasting=True)
+    topic = partition.rpartition("/")[0]
+    lasting_ms = choices.pick((1_000, 2_500), "for")
+    change = choices.pick(changes_of(ground, topic), "change")
+    return [
+        {"pick": f"leader({partition})", "as": "L"},
+        {"cut": f"follower({partition}) <-> L", "for": f"{lasting_ms}ms"},
+        {"at": f"+{choices.pick((500, lasting_ms - 100), 'gap')}ms", "alter_topic": topic, "config": change},
+    ]
+
+
+def _late_reader(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a broker that starts again and is slow to read the metadata, beside the end of a leader, or without."""
+    partition = ground.partition(choices, lasting=True)
+    lasting = choices.ms((1_000, 2_500, 5_000), "for")
+    steps: list[Part] = [
+        {
+            "lag_metadata": f"{choices.pick(('leader', 'follower'), 'who')}({partition})",
+            "for": lasting,
+            "as": "R",
+        },
+        {choices.pick(("kill", "stop"), "how"): "R", "down": choices.ms((1, 50, 300), "down")},
+    ]
+    if choices.chance(50, "end"):
+        steps.append(
+            {"at": f"+{choices.pick((500, 1_500), 'to end')}ms"}
+            | _end(ground, choices, f"leader({partition})")
+        )
+    return steps
+
+
+def _unanswered(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a leader whose answers to producers wait for a follower, and are then lost with those of others."""
+    partition = ground.partition(choices, lasting=True)
+    away_ms = choices.pick((800, 2_000, 3_000), "away")
+    gap: Part = {"at": f"+{choices.pick((100, 600), 'gap')}ms"}
+    steps: list[Part] = [
+        {"pick": f"leader({partition})", "as": "L"},
+        {"cut": f"follower({partition}) <-> L", "for": f"{away_ms}ms"},
+    ]
+    if choices.chance(50, "cut"):
+        steps.append(gap | {"cut": "clients <-> L", "for": choices.ms((300, 1_500), "for")})
+    else:
+        by = choices.ms((400, 1_600), "by")
+        steps.append(gap | {"slow": "L -> clients", "by": by, "for": "2s"})
+    if choices.chance(30, "end"):
+        steps.append({"at": "+1s"} | _end(ground, choices, "L"))
     return steps
 
 
@@ -170,60 +240,59 @@ def _late_words(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _leaders_apart(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns two replicas that lead in turns by unclean elections, each without the records of the other."""
+    partition = ground.partition(choices, lasting=True)
+    alone, over = choices.ms((500, 1_000), "alone"), choices.ms((2_000, 2_500, 3_500), "over")
+    followers: list[Part] = [{"kill": f"follower({partition})"}] * (ground.replicas(partition) - 2)
+    return [
+        *followers,
+        {"kill": f"follower({partition})", "as": "S"},
+        {"at": f"+{alone}", "kill": f"leader({partition})", "as": "L"},
+        {"at": "+100ms", "restart": "S"},
+        {"at": f"+{over}", "kill": "S"},
+        {"at": "+100ms", "restart": "L"},
+    ]
+
+
+def _chain(name: str, draw: DrawFault, *, percent: int = 40, most: int = 2, followers: bool = False) -> Fault:
+    return Fault(
+        name=name,
+        family="chain",
+        percent=percent,
+        most=most,
+        draw=draw,
+        is_possible=has_followers if followers else has_lasting,
+        lasts_ms=_LASTS_MS,
+    )
+
+
+# What most chains need to come to their end.
+_LASTS_MS = 2_500
+
 CHAINS = (
-    Fault(name="after-ack", family="chain", percent=40, most=2, draw=_after_ack, is_possible=has_lasting),
+    _chain("after-ack", _after_ack),
+    _chain("in-truncation", _in_truncation),
+    _chain("behind", _behind, followers=True),
+    _chain("old-leader-back", _old_leader_back),
+    _chain("leaders-in-turn", _leaders_in_turn, most=1),
+    _chain("lag-then-end", _lag_then_end, followers=True),
+    _chain("slow-then-end", _slow_then_end, percent=30),
+    _chain("late-first-fetch", _late_first_fetch, followers=True),
+    _chain("follower-then-leader", _follower_then_leader, followers=True),
+    _chain("stop-then-end", _stop_then_end, percent=30),
+    _chain("late-proposal", _late_proposal, followers=True),
+    _chain("changed-behind", _changed_behind, most=1, followers=True),
+    _chain("late-reader", _late_reader, most=1, followers=True),
+    _chain("unanswered", _unanswered, followers=True),
+    _chain("late-words", _late_words, most=1, followers=True),
     Fault(
-        name="in-truncation", family="chain", percent=40, most=2, draw=_in_truncation, is_possible=has_lasting
-    ),
-    Fault(name="behind", family="chain", percent=40, most=2, draw=_behind, is_possible=has_followers),
-    Fault(
-        name="old-leader-back",
+        name="leaders-apart",
         family="chain",
-        percent=40,
-        most=2,
-        draw=_old_leader_back,
-        is_possible=has_lasting,
+        percent=60,
+        most=3,
+        draw=_leaders_apart,
+        is_possible=has_unclean,
+        lasts_ms=6_000,
     ),
-    Fault(
-        name="leaders-in-turn",
-        family="chain",
-        percent=40,
-        most=1,
-        draw=_leaders_in_turn,
-        is_possible=has_lasting,
-    ),
-    Fault(
-        name="lag-then-end", family="chain", percent=40, most=2, draw=_lag_then_end, is_possible=has_followers
-    ),
-    Fault(
-        name="slow-then-end", family="chain", percent=30, most=2, draw=_slow_then_end, is_possible=has_lasting
-    ),
-    Fault(
-        name="late-first-fetch",
-        family="chain",
-        percent=40,
-        most=2,
-        draw=_late_first_fetch,
-        is_possible=has_followers,
-    ),
-    Fault(
-        name="follower-then-leader",
-        family="chain",
-        percent=40,
-        most=2,
-        draw=_follower_then_leader,
-        is_possible=has_followers,
-    ),
-    Fault(
-        name="stop-then-end", family="chain", percent=30, most=2, draw=_stop_then_end, is_possible=has_lasting
-    ),
-    Fault(
-        name="late-proposal",
-        family="chain",
-        percent=40,
-        most=2,
-        draw=_late_proposal,
-        is_possible=has_followers,
-    ),
-    Fault(name="late-words", family="chain", percent=40, most=1, draw=_late_words, is_possible=has_followers),
 )

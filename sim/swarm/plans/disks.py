@@ -6,7 +6,7 @@ from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground
 
 # What a power loss keeps of the changes that were not synced: how often of twenty.
-_KEEP = ("none",) * 6 + ("prefix",) * 5 + ("subset",) * 6 + ("torn",) * 2 + ("all",)
+_KEEP = ("none",) * 5 + ("prefix",) * 4 + ("subset",) * 5 + ("torn",) * 5 + ("all",)
 _SHIFTS = ("-60s", "-5s", "-2s", "-300ms", "300ms", "2s", "5s", "60s")
 
 

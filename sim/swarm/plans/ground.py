@@ -88,12 +88,21 @@ def has_followers(ground: Ground) -> bool:
     return has_lasting(ground) and all(ground.scenario.topics[name].replicas >= 3 for name in ground.lasting)
 
 
+def has_unclean(ground: Ground) -> bool:
+    """Whether every partition that a fault may aim at has replicas, of which each may be elected."""
+    topics = [ground.scenario.topics[name] for name in ground.lasting]
+    return bool(topics) and all(
+        topic.replicas >= 2 and topic.config.get("unclean.leader.election.enable") for topic in topics
+    )
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """A kind of fault: its name for `--only`, the family that shapes of plans weigh, and how it is drawn.
 
-    `percent` is the share of seeds in which it is on, `most` how often it then strikes at most.
+    `percent` is the share of seeds in which it is on, `most` how often it then strikes at most. It strikes first so
+    early that `lasts_ms` are left for what follows.
     """
 
     name: str
@@ -102,3 +111,4 @@ class Fault:
     most: int
     draw: DrawFault
     is_possible: Callable[[Ground], bool] = always
+    lasts_ms: int = 0

@@ -66,7 +66,8 @@ def _all(ground: Ground, shape: Shape, choices: Choices, end_ms: int) -> Iterato
         for number in range(_count(fault, shape, own, ground.profile)):
             each = own.within(number)
             steps = fault.draw(ground, each)
-            at_ms = each.between(FIRST_STEP_MS, end_ms - _LAST_MS, "at")
+            last_ms = max(FIRST_STEP_MS, end_ms - _LAST_MS - fault.lasts_ms)
+            at_ms = each.between(FIRST_STEP_MS, last_ms, "at")
             if steps:
                 yield Strike(at_ms, each.below(1 << 30, "rank"), fault.name, steps)
 

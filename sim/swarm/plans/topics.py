@@ -33,11 +33,16 @@ def _create_again(ground: Ground, choices: Choices) -> list[Part]:
 
 def _alter(ground: Ground, choices: Choices) -> list[Part]:
     name = choices.pick(tuple(ground.scenario.topics), "topic")
-    change = choices.pick(_CHANGES, "change")
-    is_compacted = "compact" in str(ground.scenario.topics[name].config.get("cleanup.policy"))
-    if is_compacted and "max.message.bytes" in change:
-        change = _CHANGES[0]
-    return [{"alter_topic": name, "config": dict(change)}]
+    return [{"alter_topic": name, "config": choices.pick(changes_of(ground, name), "change")}]
+
+
+def changes_of(ground: Ground, topic: str) -> list[Part]:
+    """Returns the changes of properties that the topic may get; some are named twice."""
+    is_compacted = "compact" in str(ground.scenario.topics[topic].config.get("cleanup.policy"))
+    return [
+        dict(_CHANGES[0] if is_compacted and "max.message.bytes" in change else change)
+        for change in (*_CHANGES, _CHANGES[0], _CHANGES[0])
+    ]
 
 
 def _lag(ground: Ground, choices: Choices) -> list[Part]:

@@ -15,8 +15,10 @@ from sim.swarm.choices import Choices
 from sim.swarm.drawing import Drawn, draw
 from sim.swarm.job import parse_only
 from sim.swarm.plans.catalogue import FAULTS
+from sim.swarm.plans.plan import FIRST_STEP_MS
 from sim.swarm.plans.shapes import AIMED, SHAPES, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
+from sim.swarm.workload import WIDE
 from storage.draws import Draws
 
 
@@ -100,11 +102,31 @@ def test_a_quiet_plan_has_one_fault() -> None:
 
 def test_in_aimed_runs_chains_strike_alone_and_have_followers_to_aim_at() -> None:
     found = [each for each in seeds(60) if each.shape == AIMED.name]
-    assert 9 < len(found) < 27
+    assert 15 < len(found) < 36
     for each in found:
         others = [FAULTS[strike.kind] for strike in each.plan if strike.kind != "controller-away"]
         assert 1 <= len(others) <= 3 and {fault.family for fault in others} == {"chain"}
         assert all(topic.replicas >= 3 for topic in each.scenario.topics.values())
+
+
+def test_a_chain_strikes_so_early_that_it_comes_to_its_end() -> None:
+    for each in seeds(60):
+        end_ms = each.scenario.duration // 1_000
+        for strike in each.plan:
+            lasts_ms = FAULTS[strike.kind].lasts_ms
+            assert strike.at_ms <= max(FIRST_STEP_MS, end_ms - lasts_ms), strike
+
+
+def test_replicas_lead_apart_only_where_each_may_be_elected() -> None:
+    found = [each for each in seeds(100) if "leaders-apart" in {strike.kind for strike in each.plan}]
+    assert found and all(each.profile is Profile.BEYOND for each in found)
+    assert all(each.scenario.topics["t"].config["unclean.leader.election.enable"] for each in found)
+
+
+def test_no_fault_aims_at_the_topic_that_nobody_uses() -> None:
+    wide = [each for each in seeds(100) if WIDE in each.scenario.topics]
+    assert wide and all(each.scenario.topics[WIDE].replicas == 1 for each in wide)
+    assert not any(f"({WIDE}/" in str(_steps(each)) for each in wide)
 
 
 def test_the_controller_is_away_in_the_profile_edge_alone() -> None:
