@@ -41,25 +41,32 @@ class OffsetAnswersAreTrue(Checker):
         return ""
 
     def _wrong_end(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:
-        end = self._committed_end(partition, sighting)
-        if end is not None and sighting.offset != end:
-            return f"named {sighting.offset} as its latest offset; committed are those below {end}"
+        ends = self._committed_ends(partition, sighting)
+        if ends is not None and not ends[0] <= sighting.offset <= ends[1]:
+            return f"named {sighting.offset} as its latest offset; committed are those below {ends[1]}"
         return ""
 
     def _wrong_time(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:
-        found, end = sighting.found, self._committed_end(partition, sighting)
+        found, ends = sighting.found, self._committed_ends(partition, sighting)
         told = None if sighting.offset < 0 else (sighting.offset, sighting.found_ms)
         asked = f"was asked for {sighting.timestamp} ms"
         if told is not None and sighting.is_readable and told != found:
             return f"{asked} and named {told}; the first record as late is {found}"
-        if told is not None and end is not None and told[0] >= end:
-            return f"{asked} and named {told}; committed are those below {end}"
-        if told is None and found is not None and end is not None and found[0] < end:
+        if ends is None:
+            return ""
+        if told is not None and told[0] >= ends[1]:
+            return f"{asked} and named {told}; committed are those below {ends[1]}"
+        if told is None and found is not None and found[0] < ends[0]:
             return f"{asked} and named nothing; the first record as late is {found}"
         return ""
 
-    def _committed_end(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> int | None:
-        """Returns the end of what is committed; None where this broker need not know it."""
+    def _committed_ends(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> tuple[int, int] | None:
+        """Returns the end of what was committed when the request came, and now; None if the broker need not know it.
+
+        The leader handles several requests in one step: what it answers first may be older than the step's end.
+        """
         is_leader = partition.leader == sighting.broker and partition.begun_epoch == partition.epoch
         may_lose = bool(partition.excused or partition.unclean_epochs or partition.lost)
-        return partition.truth.end if is_leader and not may_lose else None
+        if not is_leader or may_lose:
+            return None
+        return min(sighting.committed_before, partition.truth.end), partition.truth.end

@@ -229,6 +229,8 @@ class OffsetLookedUp(NamedTuple):
     offset: int
     # The timestamp of the record that the answer names.
     found_ms: int = -1
+    # The end of what was committed when the request came: the answer may be as old.
+    committed_before: int = 0
     # Whether `found` is known: the first record of the broker's log that is as late, with its timestamp.
     is_readable: bool = False
     found: tuple[int, int] | None = None

@@ -164,6 +164,8 @@ class Witness:
         self.controller = ControllerLog(
             jury, controller_disk, directory, self._names, self._on_topic, fail_over
         )
+        # The end of what was committed when a look-up of an offset came; those of a dead broker are never answered.
+        self._asked_at: dict[Exchange, int] = {}
         # Whether a step deletes a topic, so that the values of requests and answers are read.
         self.reads_values = False
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
@@ -367,6 +369,7 @@ class Witness:
 
     def on_died(self, broker: int, *, lost_power: bool, damage: str = "") -> None:
         """Read what a crash or a power loss left of each log, and show it; `damage` as in `Died`."""
+        self._asked_at.clear()
         for partition in self._names:
             if not self.lives.is_present(broker, partition):
                 continue
@@ -404,6 +407,9 @@ class Witness:
         """Show the checkers a request that a node got."""
         if node_id == CONTROLLER_ID:
             self.controller.on_request(exchange.body)
+        elif isinstance(exchange.body, ListOffsetsRequest):
+            name = str(exchange.body.topic_partition)
+            self._asked_at[exchange] = self.jury.ghost.partition(name).truth.end
 
     def on_reply(self, node_id: int, exchange: Exchange, body: ResponseBody) -> None:
         """Show what a node answers to producers, followers, consumers and brokers."""
@@ -420,7 +426,7 @@ class Witness:
             if request.replica_id < 0:
                 self._on_served(node_id, body)
         elif isinstance(request, ListOffsetsRequest) and isinstance(body, ListOffsetsResponse):
-            self._on_looked_up(node_id, request, body)
+            self._on_looked_up(node_id, request, body, self._asked_at.pop(exchange, 0))
 
     def _note_acknowledged(self, broker: int, request: ProduceRequest, body: ProduceResponse) -> None:
         """Note which life of each topic has acknowledged the values, where a topic has several."""
@@ -468,7 +474,9 @@ class Witness:
             if epoch >= 0 and answer.error is ErrorCode.NONE and self.lives.is_present(broker, name):
                 self.jury.see(Fetched(broker, name, request.replica_id, epoch, answer.leader_epoch))
 
-    def _on_looked_up(self, broker: int, request: ListOffsetsRequest, body: ListOffsetsResponse) -> None:
+    def _on_looked_up(
+        self, broker: int, request: ListOffsetsRequest, body: ListOffsetsResponse, committed_before: int
+    ) -> None:
         name = str(body.topic_partition)
         if body.error is not ErrorCode.NONE or not self.lives.is_present(broker, name):
             return
@@ -478,7 +486,8 @@ class Witness:
             is_readable, found = self._logs.first_as_late(broker, name, request.timestamp, log_start)
         self.jury.see(
             OffsetLookedUp(
-                broker, name, request.timestamp, body.offset, body.timestamp, is_readable, found
+                broker, name, request.timestamp, body.offset, body.timestamp, committed_before, is_readable,
+                found,
             )
         )  # fmt: skip
 

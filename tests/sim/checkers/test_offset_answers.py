@@ -50,8 +50,10 @@ def test_the_earliest_offset_is_not_below_the_start_of_the_log(offset: int, *, i
 def test_con5_the_latest_offset_of_the_leader_is_the_end_of_what_is_committed(
     offset: int, *, is_wrong: bool
 ) -> None:
-    answer = OffsetLookedUp(1, P, LATEST_TIMESTAMP, offset)
+    answer = OffsetLookedUp(1, P, LATEST_TIMESTAMP, offset, committed_before=6)
     assert broken(answer) is is_wrong
+    # An answer may be as old as the request.
+    assert broken(answer._replace(committed_before=5)) is (offset == 7)
     # One that was replaced need not know what its successor has committed.
     assert not broken(ELECTED, answer)
 
@@ -75,8 +77,8 @@ def test_con5_the_latest_offset_of_the_leader_is_the_end_of_what_is_committed(
 def test_a_time_begins_at_the_first_committed_record_as_late(
     offset: int, found_ms: int, found: tuple[int, int] | None, *, is_wrong: bool
 ) -> None:
-    assert broken(OffsetLookedUp(1, P, 350, offset, found_ms, True, found)) is is_wrong
+    assert broken(OffsetLookedUp(1, P, 350, offset, found_ms, 6, True, found)) is is_wrong
 
 
 def test_a_log_that_cannot_be_read_is_no_evidence() -> None:
-    assert not broken(OffsetLookedUp(1, P, 350, 4, 400, False, None))
+    assert not broken(OffsetLookedUp(1, P, 350, 4, 400, 6, False, None))
