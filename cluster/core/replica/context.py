@@ -18,6 +18,7 @@ from cluster.core.messages import (
 )
 from cluster.core.metadata.image import CurrentImage, MetadataImage
 from cluster.core.outbox import Outbox
+from cluster.core.replica.follower import FetchState
 from cluster.core.replica.logs import Logs
 from cluster.core.replica.replica import Replica
 from storage.errors import StorageError
@@ -116,6 +117,17 @@ class ReplicaContext:
         replica = self.replicas.get(topic_partition)
         if replica is not None and replica.log.online.reason is not None:
             self.logs.on_disk_failed(replica.log, error)
+
+    def fail_follower(self, replica: Replica, error: StorageError) -> None:
+        """Ends the fetches of a follower whose log raised `error`, until its next leader epoch.
+
+        Raises `error` if it took the last log directory offline.
+        """
+        follower = replica.follower
+        assert follower is not None, replica.name
+        self.check_online(replica.topic_partition, error)
+        follower.state = FetchState.FAILED
+        self.outbox.observe("replica.failed", topic_partition=replica.name, reason=str(error))
 
     def take_offline(self, topic_partition: TopicPartition, topic_id: str) -> None:
         """Notes that the partition is offline.

@@ -231,15 +231,10 @@ class Fetchers:
             # The batch was damaged on the way, or found no descriptor for its file, and is asked for again.
             self._delay(now_ms, follower)
         except StorageError as error:
-            self._on_storage_error(replica, follower, error)
+            self._context.fail_follower(replica, error)
 
     def _delay(self, now_ms: int, follower: Follower) -> None:
         follower.delayed_until_ms = now_ms + self._context.config.replica_fetch_backoff_ms
-
-    def _on_storage_error(self, replica: Replica, follower: Follower, error: StorageError) -> None:
-        self._context.check_online(replica.topic_partition, error)
-        follower.state = FetchState.FAILED
-        self._context.outbox.observe("replica.failed", topic_partition=replica.name, reason=str(error))
 
     def on_diverging(self, now_ms: int, replica: Replica, answer: FetchPartitionResponse) -> None:
         """Truncates, and adopts nothing of the answer: it describes a log that differs from this one (FET-5a)."""

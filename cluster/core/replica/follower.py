@@ -10,6 +10,8 @@ class FetchState(Enum):
     """Whether a follower may fetch."""
 
     FETCHING = "fetching"
+    # The log is cut in slices before the first fetch in the leader epoch.
+    TRUNCATING = "truncating"
     # The follower's leader epoch is over; only newer metadata helps (FET-10).
     FENCED = "fenced"
     # The log refused what the leader sent.

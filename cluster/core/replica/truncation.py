@@ -10,12 +10,15 @@ from typing import Protocol, final
 
 from cluster.core.messages import NO_EPOCH, EpochEnd
 from cluster.core.replica.context import ReplicaContext
+from cluster.core.replica.follower import FetchState
 from cluster.core.replica.logs import LogKeeper
 from cluster.core.replica.replica import Replica
+from storage.errors import StorageError
 from storage.log import PartitionLog
 
 # Each deleted segment waits for the disk, one after the other; a step deletes so many.
 SEGMENTS_A_STEP = 16
+TRUNCATE_TIMER = "replica.truncate:"
 
 
 class TruncationStrategy(Protocol):
@@ -80,7 +83,34 @@ class Truncations:
         replica.log.truncation.forget_prepared()
         point = self.strategy.on_new_epoch(replica.log)
         if point is not None:
-            self.truncate(now_ms, replica, point)
+            self._truncate_before_fetching(now_ms, replica, point)
+
+    def _truncate_before_fetching(self, now_ms: int, replica: Replica, to_offset: int) -> None:
+        """Does a slice of the cut to `to_offset`; while more is left, the follower fetches nothing.
+
+        No answer of a leader asks for the rest, as in `truncate_in_part`: a timer does. Raises StorageError.
+        """
+        follower = replica.follower
+        assert follower is not None, replica.name
+        self.truncate_in_part(now_ms, replica, to_offset)
+        log = replica.log
+        is_cut = log.local.log_end_offset <= to_offset and not log.truncation.is_preparing
+        follower.state = FetchState.FETCHING if is_cut else FetchState.TRUNCATING
+        if is_cut:
+            return
+
+        def go_on(now_ms: int) -> None:
+            # The broker may have another role by now.
+            if replica.follower is follower and follower.state is FetchState.TRUNCATING:
+                self._go_on_before_fetching(now_ms, replica, to_offset)
+
+        self._context.outbox.set_timer(f"{TRUNCATE_TIMER}{replica.name}", now_ms, go_on)
+
+    def _go_on_before_fetching(self, now_ms: int, replica: Replica, to_offset: int) -> None:
+        try:
+            self._truncate_before_fetching(now_ms, replica, to_offset)
+        except StorageError as error:
+            self._context.fail_follower(replica, error)
 
     def on_diverging(
         self, now_ms: int, replica: Replica, diverging: EpochEnd, leader_log_start_offset: int
@@ -106,9 +136,9 @@ class Truncations:
     def truncate_in_part(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         """Cuts to `to_offset` or, where that would delete many segments, to an offset above it. Raises StorageError.
 
-        Where the log would replay many batches of producers, a slice of them is replayed and nothing is cut yet. Only
-        for an answer to a fetch: what is left differs from the leader's log as before, so the answer to the next fetch
-        asks for the rest.
+        Where the log would replay many batches of producers, a slice of them is replayed and nothing is cut yet. After
+        an answer to a fetch what is left differs from the leader's log as before, so the answer to the next fetch asks
+        for the rest.
         """
         segments = replica.log.local.segments
         if len(segments) > SEGMENTS_A_STEP:

@@ -5,12 +5,17 @@ Its log is written as epochs and sizes; the leader's answers come by hand.
 
 from __future__ import annotations
 
+import errno
+
+import pytest
+
 from cluster.core.effects import Send
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import NO_EPOCH, FetchRequest
 from cluster.core.replica.truncation import SEGMENTS_A_STEP, InFetchTruncation
 from storage.batch import Record, build_batch, stamp
-from tests.cluster.replica.setup import Setup, asked_of, diverging, observed, only_sent, stamped
+from storage.errors import StorageError
+from tests.cluster.replica.setup import Setup, asked_of, diverging, observed, only_sent, sent, stamped
 
 
 def following(*history: tuple[int, int], high_watermark: int = 0) -> tuple[Setup, Send]:
@@ -101,6 +106,57 @@ def test_epc2_a_replica_that_becomes_leader_forgets_the_cut_that_it_has_prepared
     setup.place(leader=1, leader_epoch=10)
     assert not truncation.is_preparing
     assert setup.end == 10
+
+
+def without_epochs(setup: Setup, *, high_watermark: int) -> None:
+    log = setup.replica.log
+    log.epochs.clear_and_flush()
+    log.marks.update_high_watermark(high_watermark)
+
+
+def test_fet2_a_long_cut_of_a_log_without_epochs_takes_a_step_for_each_slice() -> None:
+    setup, _ = with_many_producers(10)
+    without_epochs(setup, high_watermark=8)
+    effects = setup.place(leader=3, leader_epoch=10)
+    # The load is done, then come 3, 3 and 2 batches, and the cut.
+    for _ in range(4):
+        assert (setup.end, sent(effects, FetchRequest)) == (10, [])
+        effects = setup.wait(0, "replica.truncate:t-0")
+    send = only_sent(effects, FetchRequest)
+    assert (send.to, asked_of(send).fetch_offset, setup.end) == (3, 8, 8)
+    assert sorted(setup.replica.log.producers.producers) == list(range(8))
+
+
+def test_fet2_a_log_of_many_segments_without_epochs_is_cut_in_several_steps() -> None:
+    setup, _ = with_many_segments(2 * SEGMENTS_A_STEP + 3)
+    without_epochs(setup, high_watermark=1)
+    setup.place(leader=3, leader_epoch=10)
+    ends = [setup.end]
+    while not (fetches := sent(setup.wait(0, "replica.truncate:t-0"), FetchRequest)):
+        ends.append(setup.end)
+    assert ends == [SEGMENTS_A_STEP + 3, 4]
+    assert asked_of(fetches[0]).fetch_offset == setup.end == 1
+
+
+def test_fet2_a_new_role_ends_a_cut_that_is_on_its_way() -> None:
+    setup, _ = with_many_producers(10)
+    without_epochs(setup, high_watermark=8)
+    setup.place(leader=3, leader_epoch=10)
+    setup.place(leader=1, leader_epoch=11)
+    assert setup.wait(0, "replica.truncate:t-0") == []
+    assert (setup.end, setup.replica.log.truncation.is_preparing) == (10, False)
+    assert setup.replica.leader is not None
+
+
+def test_pro9_a_disk_that_fails_in_a_cut_of_several_steps_raises_if_it_is_the_last() -> None:
+    setup, _ = with_many_segments(2 * SEGMENTS_A_STEP + 3)
+    without_epochs(setup, high_watermark=1)
+    setup.place(leader=3, leader_epoch=10)
+    setup.disk.fail(1, errno.EIO)
+    replica = setup.replica
+    with pytest.raises(StorageError, match="truncate failed"):
+        setup.wait(0, "replica.truncate:t-0")
+    assert replica.log.online.reason is not None
 
 
 def test_fet11_a_follower_far_above_the_leaders_end_is_cut_in_several_rounds() -> None:
