@@ -126,6 +126,12 @@ class FileSystem(Protocol):
     def handles(self) -> HandlePool:
         """The pool of the handles that may be given up while they are not used."""
 
+    def check_descriptors(self, count: int) -> None:
+        """Raise OSError with EMFILE or ENFILE unless so many more files can be open at once, idle ones closed.
+
+        A log asks before it changes many files. Another thread may take the descriptors all the same.
+        """
+
     def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:
         """Open a file. With `can_rest` its descriptor may be given up and is opened again at the next use."""
 

@@ -432,6 +432,16 @@ class OsFileSystem:
                 raise
         return call()
 
+    def check_descriptors(self, count: int) -> None:
+        """Raise OSError with EMFILE or ENFILE unless so many more files can be open at once, idle ones closed."""
+        assert count > 0, count
+        opened: list[_Descriptor] = []
+        try:
+            while len(opened) < count:
+                opened.append(_Descriptor(self.with_room(lambda: os.open(os.devnull, os.O_RDONLY))))
+        except OSError as error:
+            raise named_error(error, os.devnull) from error
+
     def _keep_spares(self) -> None:
         with suppress(OSError):
             while len(self._spares) < self._most_spares:

@@ -85,6 +85,10 @@ class OverlayFileSystem:
         """The pool of the file system below."""
         return self.below.handles
 
+    def check_descriptors(self, count: int) -> None:
+        """Raise OSError unless so many more files can be open below."""
+        self.below.check_descriptors(count)
+
     def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> OverlayFile:
         """Open a file; for writing, it is a copy. Raises OSError with the path."""
         node = self._node(path)

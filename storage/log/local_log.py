@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import final
+from typing import Final, final
 
 from storage.config import LogConfig
 from storage.disk.filesystem import FileSystem, join
@@ -24,6 +24,10 @@ from storage.segment.place import LogOffsetMetadata
 from storage.segment.segments import LogSegments
 
 logger = logging.getLogger(__name__)
+
+# A truncation has at most so many files open at once: a `.log`, its indexes with their maps, a checkpoint or snapshot,
+# and the directory.
+DESCRIPTORS_OF_A_CHANGE: Final = 8
 
 
 @final
@@ -258,6 +262,18 @@ class LocalLog:
             if self.file_system.exists(path):
                 logger.warning("stale file removed before a roll: path=%s", path)
                 self.file_system.unlink(path)
+
+    def check_descriptors(self) -> None:
+        """Raise OutOfHandles, with nothing changed, if a change of several files would find too few descriptors.
+
+        To be called before such a change: without a descriptor in its midst the log would have to go offline.
+        """
+        try:
+            self.file_system.check_descriptors(DESCRIPTORS_OF_A_CHANGE)
+        except OSError as error:
+            if not is_out_of_handles(error):
+                raise
+            raise OutOfHandles(f"{self.directory}: {error}") from error
 
     def truncate_to(self, offset: int, now_ms: int) -> list[LogSegment]:
         """Drop the batch that holds `offset` and all later batches. Returns the segments that were deleted whole (RT9).

@@ -130,8 +130,10 @@ class Retention:
     def delete(self, oldest: list[LogSegment], now_ms: int) -> None:
         """Remove the oldest segments from the log and raise the log start offset above them.
 
-        The log rolls first if no segment would be left (RT3, RT8). Raises StorageError, OSError.
+        The log rolls first if no segment would be left (RT3, RT8). Raises StorageError, OSError; OutOfHandles, with
+        nothing deleted, if there are too few descriptors.
         """
+        self._local.check_descriptors()
         doomed, segments = oldest, self._local.segments
         if len(doomed) == len(segments):
             active = self._flushes.roll_unguarded(None, now_ms)

@@ -59,7 +59,8 @@ class Truncation:
 
         Nothing of the log changes, except that a producer snapshot is deleted if it does not load. Each call that
         returns False is to be followed by another one in a later step, or by `forget_prepared`. An append, a move of
-        the log start or a truncation in between makes the next call begin again. Raises StorageError.
+        the log start or a truncation in between makes the next call begin again. Raises StorageError; after an
+        OutOfHandles the next call goes on.
         """
         self._online.check()
         log_start_offset = min(offset, self._marks.log_start_offset)
@@ -78,6 +79,7 @@ class Truncation:
             )
         elif reload.is_done:
             return True
+        self._local.check_descriptors()
         with self._online.during("truncate", refuses=False):
             reload.advance(now_ms)
         return False
@@ -120,11 +122,13 @@ class Truncation:
         """Drop the batch that holds `offset`, whole, and all after it. Returns whether records were dropped (RT9).
 
         The log ends at exactly `offset` then. For an offset at or above the log end, only epochs without records are
-        forgotten. Raises ValueError for a negative offset, StorageError.
+        forgotten. Raises ValueError for a negative offset, StorageError; OutOfHandles, with nothing changed, if there
+        are too few descriptors.
         """
         if offset < 0:
             raise ValueError(f"cannot truncate to offset {offset}: the offset must not be negative")
         self._online.check()
+        self._local.check_descriptors()
         with self._online.during("truncate", refuses=False):
             if offset >= self._local.log_end_offset:
                 self._epochs.truncate_from_end(self._local.log_end_offset)
@@ -161,9 +165,10 @@ class Truncation:
 
         The log start offset becomes `log_start_offset`, by default `offset`.
 
-        Raises StorageError.
+        Raises StorageError; OutOfHandles, with nothing changed, if there are too few descriptors.
         """
         self._online.check()
+        self._local.check_descriptors()
         with self._online.during("truncate", refuses=False):
             self._truncate_fully(offset, log_start_offset, now_ms)
 

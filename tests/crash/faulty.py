@@ -141,6 +141,9 @@ class FaultyFileSystem:
     def handles(self) -> HandlePool:
         return self._inner.handles
 
+    def check_descriptors(self, count: int) -> None:
+        self._inner.check_descriptors(count)
+
     def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:
         file = self._call("open", path, lambda: self._inner.open(path, mode, can_rest=can_rest))
         return FaultyFile(file, self._disk, self._fault)

@@ -175,7 +175,7 @@ class LogMaintenance:
         try:
             count = log.retention.delete_old(now_ms, at_most=at_most)
         except OutOfHandles as error:
-            # The log could not roll, so its last segment is left; the next pass tries it again.
+            # The log could not roll, or nothing was deleted; the next pass tries it again.
             logger.warning("old segments left: log=%s reason=%s", log.directory, error)
             self._context.touch(replica.topic_partition)
             return 0

@@ -5,6 +5,7 @@ It is a strategy, so that the ways of older Kafka versions can take its place.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -13,8 +14,10 @@ from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.follower import FetchState
 from cluster.core.replica.logs import LogKeeper
 from cluster.core.replica.replica import Replica
-from storage.errors import StorageError
+from storage.errors import OutOfHandles, StorageError
 from storage.log import PartitionLog
+
+logger = logging.getLogger(__name__)
 
 # Each deleted segment waits for the disk, one after the other; a step deletes so many.
 SEGMENTS_A_STEP = 16
@@ -92,19 +95,28 @@ class Truncations:
         """
         follower = replica.follower
         assert follower is not None, replica.name
-        self.truncate_in_part(now_ms, replica, to_offset)
-        log = replica.log
-        is_cut = log.local.log_end_offset <= to_offset and not log.truncation.is_preparing
-        follower.state = FetchState.FETCHING if is_cut else FetchState.TRUNCATING
-        if is_cut:
-            return
+        follower.state, next_ms = FetchState.TRUNCATING, now_ms
+        try:
+            if self._is_cut(now_ms, replica, to_offset):
+                follower.state = FetchState.FETCHING
+                return
+        except OutOfHandles as error:
+            # Nothing has changed, and connections may end.
+            logger.warning("not truncated yet: log=%s reason=%s", replica.name, error)
+            next_ms += self._context.config.replica_fetch_backoff_ms
 
         def go_on(now_ms: int) -> None:
             # The broker may have another role by now.
             if replica.follower is follower and follower.state is FetchState.TRUNCATING:
                 self._go_on_before_fetching(now_ms, replica, to_offset)
 
-        self._context.outbox.set_timer(f"{TRUNCATE_TIMER}{replica.name}", now_ms, go_on)
+        self._context.outbox.set_timer(f"{TRUNCATE_TIMER}{replica.name}", next_ms, go_on)
+
+    def _is_cut(self, now_ms: int, replica: Replica, to_offset: int) -> bool:
+        """Does a slice of the cut to `to_offset`. Returns whether nothing is left to do. Raises StorageError."""
+        self.truncate_in_part(now_ms, replica, to_offset)
+        log = replica.log
+        return log.local.log_end_offset <= to_offset and not log.truncation.is_preparing
 
     def _go_on_before_fetching(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         try:

@@ -6,6 +6,7 @@ Its log is written as epochs and sizes; the leader's answers come by hand.
 from __future__ import annotations
 
 import errno
+from typing import cast
 
 import pytest
 
@@ -14,6 +15,7 @@ from cluster.core.errors import ErrorCode
 from cluster.core.messages import NO_EPOCH, FetchRequest
 from cluster.core.replica.truncation import SEGMENTS_A_STEP, InFetchTruncation
 from storage.batch import Record, build_batch, stamp
+from storage.disk.filesystem import FileSystem
 from storage.errors import StorageError
 from tests.cluster.replica.setup import Setup, asked_of, diverging, observed, only_sent, sent, stamped
 
@@ -146,6 +148,34 @@ def test_fet2_a_new_role_ends_a_cut_that_is_on_its_way() -> None:
     assert setup.wait(0, "replica.truncate:t-0") == []
     assert (setup.end, setup.replica.log.truncation.is_preparing) == (10, False)
     assert setup.replica.leader is not None
+
+
+class LackingDescriptors:
+    """A file system that has no descriptor left as long as it `lacks` any."""
+
+    def __init__(self, below: FileSystem) -> None:
+        self._below, self.lacks = below, True
+
+    def check_descriptors(self, count: int) -> None:
+        if self.lacks:
+            raise OSError(errno.EMFILE, f"{count} are wanted")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._below, name)
+
+
+def test_ap16_a_cut_before_the_first_fetch_that_finds_no_descriptor_is_tried_again() -> None:
+    setup, _ = with_many_producers(10)
+    without_epochs(setup, high_watermark=9)
+    lacking = LackingDescriptors(setup.replica.log.local.file_system)
+    setup.replica.log.local.file_system = cast(FileSystem, lacking)
+    assert sent(setup.place(leader=3, leader_epoch=10), FetchRequest) == []
+    assert sent(setup.wait(1_000, "replica.truncate:t-0"), FetchRequest) == []
+    assert (setup.end, setup.replica.log.online.reason) == (10, None)
+    lacking.lacks = False
+    while not (fetches := sent(setup.wait(1_000, "replica.truncate:t-0"), FetchRequest)):
+        assert setup.end == 10
+    assert asked_of(fetches[0]).fetch_offset == setup.end == 9
 
 
 def test_pro9_a_disk_that_fails_in_a_cut_of_several_steps_raises_if_it_is_the_last() -> None:

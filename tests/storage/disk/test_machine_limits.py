@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from storage.disk.filesystem import OpenMode
+from storage.disk.handle_pool import HandlePool
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import StorageError
 from storage.index.offset_index import OffsetIndex
@@ -214,3 +215,37 @@ def test_dump_and_verify_work_on_a_read_only_mount_and_a_log_does_not_open(tmp_p
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1 and "Read-only file system" in done.stdout
+
+
+def test_descriptors_that_can_be_had_are_left_as_they_were(tmp_path: Path) -> None:
+    file_system = OsFileSystem(handles=HandlePool(100))
+    file = file_system.open(f"{tmp_path}/idle", OpenMode.CREATE, can_rest=True)
+    used = len(os.listdir("/proc/self/fd"))
+    file_system.check_descriptors(20)
+    assert len(os.listdir("/proc/self/fd")) == used
+    with open_files_limited_to(3), pytest.raises(OSError, match="ulimit -n") as raised:
+        file_system.check_descriptors(1)
+    assert raised.value.errno == errno.EMFILE
+    # The idle file has made room in vain.
+    assert file not in file_system.handles
+    file.close()
+
+
+def test_descriptors_that_idle_files_hold_can_be_had(tmp_path: Path) -> None:
+    file_system = OsFileSystem(handles=HandlePool(100))
+    files = [file_system.open(f"{tmp_path}/{number}", OpenMode.CREATE, can_rest=True) for number in range(9)]
+    descriptors = [os.open(os.devnull, os.O_RDONLY)]
+    # All numbers below the limit are in use.
+    with open_files_limited_to(descriptors[0] + 1):
+        while True:
+            try:
+                descriptors.append(os.open(os.devnull, os.O_RDONLY))
+            except OSError:
+                break
+        file_system.check_descriptors(9)
+        with pytest.raises(OSError, match="ulimit -n"):
+            file_system.check_descriptors(10)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    for file in files:
+        file.close()

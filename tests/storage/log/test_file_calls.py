@@ -78,6 +78,9 @@ class RecordingFileSystem:
     def handles(self) -> HandlePool:
         return self._file_system.handles
 
+    def check_descriptors(self, count: int) -> None:
+        self._file_system.check_descriptors(count)
+
     def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:
         return RecordedFile(self._file_system.open(path, mode, can_rest=can_rest), self.calls)
 

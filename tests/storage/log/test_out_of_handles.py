@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,11 +134,47 @@ def roll(log: PartitionLog) -> None:
     log.flushes.roll(now_ms=NOW_MS)
 
 
-OPERATIONS = (lead, lead_in_a_new_epoch, lead_into_a_new_segment, flush, roll)
+def truncate(log: PartitionLog) -> None:
+    log.truncate_to(3, now_ms=NOW_MS)
+
+
+def truncate_within_a_segment(log: PartitionLog) -> None:
+    log.truncate_to(log.log_end_offset - 1, now_ms=NOW_MS)
+
+
+def truncate_fully(log: PartitionLog) -> None:
+    log.truncation.truncate_fully_and_start_at(0, now_ms=NOW_MS)
+
+
+def truncate_in_slices(log: PartitionLog) -> None:
+    log.truncation.batches_a_slice = 1
+    while not log.truncation.prepare(5, now_ms=NOW_MS):
+        pass
+    log.truncate_to(5, now_ms=NOW_MS)
+
+
+def delete_old_segments(log: PartitionLog) -> None:
+    log.update_config(replace(SMALL, retention_bytes=500))
+    log.marks.update_high_watermark(log.log_end_offset)
+    assert log.retention.delete_old(NOW_MS)
+
+
+OPERATIONS = (
+    lead,
+    lead_in_a_new_epoch,
+    lead_into_a_new_segment,
+    flush,
+    roll,
+    truncate,
+    truncate_within_a_segment,
+    truncate_fully,
+    truncate_in_slices,
+    delete_old_segments,
+)
 
 
 @pytest.mark.parametrize("operate", OPERATIONS, ids=lambda operate: operate.__name__)
-def test_ap16_an_append_a_roll_and_a_flush_that_find_no_descriptor_fail_alone(
+def test_ap16_an_append_a_roll_a_flush_a_cut_and_a_deletion_that_find_no_descriptor_fail_alone(
     tmp_path: Path, operate: Operation
 ) -> None:
     assert fails_alone(tmp_path / "t-0", operate, left=0)
@@ -158,7 +195,7 @@ def test_ap16_whichever_file_finds_no_descriptor_the_log_stays_online(
 def fails_alone(directory: Path, operate: Operation, left: int) -> bool:
     """Whether the operation finds too few descriptors; check that the log then knows what it holds, and goes on."""
     log = opened(directory)
-    before, failure = log.log_end_offset, None
+    before, failure = (log.log_start_offset, log.log_end_offset), None
     with descriptors_left(left):
         try:
             operate(log)
@@ -166,7 +203,7 @@ def fails_alone(directory: Path, operate: Operation, left: int) -> bool:
             failure = error
     assert log.online.reason is None
     if failure is not None:
-        assert log.log_end_offset == before
+        assert (log.log_start_offset, log.log_end_offset) == before
         check_known(log, directory)
         operate(log)
     check_known(log, directory)
@@ -175,10 +212,10 @@ def fails_alone(directory: Path, operate: Operation, left: int) -> bool:
 
 
 def opened(directory: Path) -> PartitionLog:
-    """Open a log with unsynced records in its last segment, none of whose files is open."""
+    """Open a log of two segments with unsynced records in the last one, none of whose files is open."""
     file_system = OsFileSystem(handles=HandlePool(100))
     log = PartitionLog.open(file_system, str(directory), SMALL, clean=True, now_ms=NOW_MS)
-    append_each(log, 12, value_bytes=100)
+    append_each(log, 24, value_bytes=100)
     batch = produced(producer_id=7, producer_epoch=0, sequence=0)
     log.append_as_leader(batch, leader_epoch=0, now_ms=NOW_MS)
     file_system.handles.make_room(100)
@@ -188,13 +225,19 @@ def opened(directory: Path) -> PartitionLog:
 
 def check_known(log: PartitionLog, directory: Path) -> None:
     """Check that the log reads what it says it holds, and that a start after a crash finds the same."""
-    offsets = list(range(log.log_end_offset))
+    offsets = list(range(log.log_start_offset, log.log_end_offset))
     assert read_offsets(log) == offsets
     copy = directory.parent / "copy" / directory.name
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(directory, copy)
     found = PartitionLog.open(
-        OsFileSystem(), str(copy), SMALL, recovery_point=log.local.recovery_point, clean=False, now_ms=NOW_MS
+        OsFileSystem(),
+        str(copy),
+        SMALL,
+        log_start_offset=log.log_start_offset,
+        recovery_point=log.local.recovery_point,
+        clean=False,
+        now_ms=NOW_MS,
     )
     assert read_offsets(found) == offsets
     assert found.epochs.entries == log.epochs.entries
