@@ -51,6 +51,14 @@ from cluster.shell.wire.produce import (
 # gRPC's default is 4 MiB, overhead included: too little for one large batch.
 MAX_MESSAGE_BYTES = 64 << 20
 
+
+def why_refused(frame: bytes) -> str:
+    """Returns why a frame is not sent, as gRPC says it of a unary call; an empty text for a frame that may be."""
+    if len(frame) <= MAX_MESSAGE_BYTES:
+        return ""
+    return f"RESOURCE_EXHAUSTED: a message of {len(frame)} bytes is above the limit of {MAX_MESSAGE_BYTES}"
+
+
 Wire = TypeVar("Wire", bound=Message)
 _NOTHING: Lifted = {}
 

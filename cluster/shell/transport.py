@@ -22,7 +22,7 @@ from cluster.core.connection.outgoing import NEVER_MS, Answer, Ended, Outgoing, 
 from cluster.core.effects import BOOTSTRAP, Send
 from cluster.core.events import TransportError
 from cluster.core.messages import FetchRequest, ProduceRequest, ResponseBody
-from cluster.shell.streams import CODEC, MAX_MESSAGE_BYTES
+from cluster.shell.streams import CODEC, MAX_MESSAGE_BYTES, why_refused
 
 logger = logging.getLogger(__name__)
 
@@ -168,6 +168,10 @@ class GrpcStream:
         try:
             while True:
                 while (frame := stream.next_frame()) is not None:
+                    # If gRPC refused it, the stream would stand still: the reader would learn of no end.
+                    if refused := why_refused(frame):
+                        self.fail(refused)
+                        return
                     await self._call.write(frame)
                     stream.on_written()
                 if stream.is_finishing:

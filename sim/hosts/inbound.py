@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, final
 
-from cluster.core.connection.codec import OutOfBounds
+from cluster.core.connection.codec import Malformed, OutOfBounds
 from cluster.core.connection.incoming import IncomingCall, IncomingStream
 from cluster.core.connection.rooms import UNARY, Rooms
 from cluster.core.messages import RequestBody, ResponseBody
-from cluster.shell.streams import CODEC, STREAMS
+from cluster.shell.streams import CODEC, STREAMS, why_refused
 from sim.hosts.outbound import WINDOW_BYTES, read
 from sim.world.network import Channel, Connection, Endpoint, Exchange, Kind, Network, Packet, Transport
 
@@ -141,7 +141,11 @@ class Listener:
         while served.unread and stream.is_ready:
             packet = served.unread.popleft()
             served.entrance.sent_us = packet.sent_us
-            stream.on_frame(packet.data)
+            try:
+                stream.on_frame(packet.data)
+            except Malformed as error:
+                self._refuse(served, f"INVALID_ARGUMENT: {error}", 0)
+                return
             read(self._network, served.channel, packet, to_target=False)
         if served.has_all and stream.is_ready and not stream.is_half_closed:
             assert not served.unread, (served.channel.path, len(served.unread))
@@ -159,9 +163,17 @@ class Listener:
         self._go_on(served)
         self._write(served, 0)
 
-    def _hang_up(self, channel: Channel, wait_us: int) -> None:
-        """Tell the client that a stream has ended."""
-        self._network.send(Kind.RESET_CHANNEL, channel.connection, wait_us, to_target=False, channel=channel)
+    def _hang_up(self, channel: Channel, wait_us: int, reason: str = "") -> None:
+        """Tell the client that a stream or call has ended, and why if it was for a failure."""
+        self._network.send(
+            Kind.RESET_CHANNEL, channel.connection, wait_us, to_target=False, channel=channel,
+            data=reason.encode(),
+        )  # fmt: skip
+
+    def _refuse(self, served: Served, reason: str, wait_us: int) -> None:
+        """End a stream for a frame that cannot be read or sent."""
+        self._end_stream(served.channel.number)
+        self._hang_up(served.channel, wait_us, reason)
 
     def _read_call(self, channel: Channel, packet: Packet) -> None:
         entrance = Entrance(self._host, channel)
@@ -172,7 +184,11 @@ class Listener:
             write=partial(self._on_answer, channel), on_refused=self._host.on_refused,
         )  # fmt: skip
         self._calls.setdefault(channel.number, (channel, []))[1].append(call)
-        call.on_frame(channel.path, packet.data)
+        try:
+            call.on_frame(channel.path, packet.data)
+        except Malformed as error:
+            self._end_call(channel, call)
+            self._hang_up(channel, 0, f"INVALID_ARGUMENT: {error}")
 
     def _on_answer(self, channel: Channel, call: IncomingCall, data: bytes) -> None:
         self.answered.append((channel, call, data))
@@ -183,7 +199,10 @@ class Listener:
             answered, self.answered = self.answered, []
             dirty, self.dirty = self.dirty, {}
             for channel, call, data in answered:
-                self._send(channel, data, wait_us)
+                if refused := why_refused(data):
+                    self._hang_up(channel, wait_us, refused)
+                else:
+                    self._send(channel, data, wait_us)
                 self._end_call(channel, call)
             for served in dirty.values():
                 self._go_on(served)
@@ -204,6 +223,9 @@ class Listener:
                 return
             frame = stream.next_frame()
             assert frame is not None, channel.path
+            if refused := why_refused(frame):
+                self._refuse(served, refused, wait_us)
+                return
             if not is_datagram:
                 lane.unread_bytes += len(frame)
             self._send(channel, frame, wait_us)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Protocol, final
 
 from cluster.core.connection.backoff import Backoff
-from cluster.core.connection.codec import STREAM_REQUESTS
+from cluster.core.connection.codec import STREAM_REQUESTS, Malformed
 from cluster.core.connection.outgoing import NEVER_MS, Answer, Ended, Outgoing, OutgoingStream
 from cluster.core.effects import Send
 from cluster.core.events import TransportError
-from cluster.shell.streams import CODEC
+from cluster.shell.streams import CODEC, why_refused
 from sim.hosts.timers import Timers
 from sim.world.clock import Clock
 from sim.world.network import (
@@ -166,6 +166,9 @@ class Dialer:
 
     def _write_calls(self, peer: Peer, connection: Connection, wait_us: int) -> None:
         for call, path, frame in peer.unsent:
+            if refused := why_refused(frame):
+                self._fail_call(peer, call, refused)
+                continue
             channel = self._network.open(connection, path)
             peer.calls[channel.number] = (call, channel)
             self._network.send(Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=frame)
@@ -187,6 +190,10 @@ class Dialer:
                 return False
             frame = stream.next_frame()
             assert frame is not None, path
+            if refused := why_refused(frame):
+                self._hang_up(peer, channel)
+                self._end_stream(peer, channel, refused)
+                return True
             if self._network.transport is Transport.STREAM:
                 lane.unread_bytes += len(frame)
             self._network.send(Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=frame)
@@ -253,19 +260,49 @@ class Dialer:
         stream = peer.streams.get(channel.number)
         if stream is not None:
             read(self._network, channel, packet, to_target=True)
-            self._deliver(stream.on_frame(packet.data), peer.target, packet.sent_us)
+            try:
+                answers = stream.on_frame(packet.data)
+            except Malformed as error:
+                self._hang_up(peer, channel)
+                self._end_stream(peer, channel, str(error))
+                return
+            self._deliver(answers, peer.target, packet.sent_us)
             return
         if (asked := peer.calls.pop(channel.number, None)) is not None:
-            answer = peer.outgoing.unary.on_frame(asked[0], packet.data)
-            assert answer is not None, asked[0]
-            self._deliver([(asked[0], answer)], peer.target, packet.sent_us)
+            self._read_answer(peer, asked[0], packet)
+
+    def _read_answer(self, peer: Peer, call: int, packet: Packet) -> None:
+        """Takes the answer to a unary call."""
+        try:
+            answer = peer.outgoing.unary.on_frame(call, packet.data)
+        except Malformed as error:
+            self._fail_call(peer, call, str(error))
+            return
+        assert answer is not None, call
+        self._deliver([(call, answer)], peer.target, packet.sent_us)
+
+    def _fail_call(self, peer: Peer, call: int, reason: str) -> None:
+        """Ends a unary call alone."""
+        error = peer.outgoing.unary.fail(call, reason)
+        assert error is not None, (call, reason)
+        self._soon(call, error, peer.target)
+
+    def _end_stream(self, peer: Peer, channel: Channel, reason: str) -> None:
+        """Ends a stream with all its calls."""
+        stream = peer.streams.pop(channel.number)
+        assert stream.is_open, (channel.path, reason)
+        for call, error in stream.end(reason):
+            self._soon(call, error, peer.target)
 
     def _end_channel(self, peer: Peer, packet: Packet) -> None:
-        """The other side has ended a stream; so do all calls on it."""
+        """The other side has ended a stream, and so all calls on it, or a unary call."""
         assert packet.channel is not None, packet.kind
+        reason = packet.data.decode() or "the peer ended the stream"
         stream = peer.streams.pop(packet.channel.number, None)
         if stream is not None:
-            self._deliver(stream.end("the peer ended the stream"), peer.target, -1)
+            self._deliver(stream.end(reason), peer.target, -1)
+        if (asked := peer.calls.pop(packet.channel.number, None)) is not None:
+            self._fail_call(peer, asked[0], reason)
 
     def _deliver(self, ended: Ended, target: int, sent_us: int) -> None:
         for call, body in ended:
