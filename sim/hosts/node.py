@@ -295,6 +295,8 @@ class Node(Shell):
 
     def _stop(self, effect: Stop) -> None:
         assert not self.life.dead, (self.name, effect.reason)
+        # A node leaves its server half a second for the answers of its last step.
+        self._flush()
         self._node_watcher.on_stop(self, effect.reason)
         self.life.kill()
         self.disk.crash_process()

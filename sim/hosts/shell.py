@@ -366,6 +366,10 @@ class Shell:
                 if self.life_number != life_number:
                     # The life has ended, by `Stop` or by a fault that waited for this effect.
                     return
+        self._flush()
+
+    def _flush(self) -> None:
+        """Write what waits, to leave when the step has ended."""
         if self._dialer.dirty:
             self._dialer.flush(self._wait_us)
         if self._listener.dirty or self._listener.answered:

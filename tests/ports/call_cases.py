@@ -183,6 +183,12 @@ async def a_core_that_fails_ends_its_server_with_all_calls(world: CallWorld) -> 
     return sorted(await answered(world, 0, 1, BROKEN))
 
 
+async def answers_given_with_the_stop_are_sent(world: CallWorld) -> object:
+    await keep(world, Ask(number=0), Ask(number=1, kind="alone"))
+    await world.stop_server()
+    return sorted(await answered(world, 0, 1))
+
+
 async def what_a_client_that_leaves_waits_for_is_forgotten(world: CallWorld) -> object:
     world.server.keeps = True
     world.send(*[Ask(number=number, kind=kind) for number, kind in enumerate(KINDS)])
@@ -276,6 +282,7 @@ CALL_CASES: tuple[Script, ...] = (
     a_call_without_a_reply_fails_where_nobody_listens,
     calls_to_a_server_that_stops_in_order_end,
     a_core_that_fails_ends_its_server_with_all_calls,
+    answers_given_with_the_stop_are_sent,
     what_a_client_that_leaves_waits_for_is_forgotten,
     a_client_that_stops_in_order_has_sent_what_expects_no_reply,
     clients_share_nothing,

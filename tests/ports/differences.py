@@ -7,29 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
 
 from storage.disk.filesystem import OpenMode
 from tests.places import ROOT
-from tests.ports.call_cases import answered, keep
-from tests.ports.call_cores import Ask
-from tests.ports.call_world import CallWorld
 from tests.ports.file_world import Desk
 
-World = TypeVar("World")
 PAGE = ROOT / "docs" / "ports.md"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference(Generic[World]):
-    """A script, and what it sees in each world."""
+class Difference:
+    """A script, and what it sees of each file system."""
 
-    script: Callable[[World], Any]
-    real: object
-    simulated: object
+    script: Callable[[Desk], None]
+    real: list[object]
+    simulated: list[object]
 
 
-def is_documented(difference: Difference[World]) -> bool:
+def is_documented(difference: Difference) -> bool:
     """Whether the page has a row with the script's name."""
     return f"| `{difference.script.__name__}` |" in PAGE.read_text()
 
@@ -49,19 +44,6 @@ def a_name_with_a_zero_byte(desk: Desk) -> None:
     desk.see(desk.fs.stat, desk.path("a\0b"))
 
 
-async def answers_given_with_the_stop(world: CallWorld) -> object:
-    await keep(world, Ask(number=0), Ask(number=1, kind="alone"))
-    await world.stop_server()
-    return sorted(await answered(world, 0, 1))
-
-
-CALL_DIFFERENCES: tuple[Difference[CallWorld], ...] = (
-    Difference(
-        script=answers_given_with_the_stop,
-        real=[(0, "produced 0"), (1, "found 1")],
-        simulated=[(0, "lost"), (1, "lost")],
-    ),
-)
 FILE_DIFFERENCES = (
     Difference(
         script=shrinking_a_file_that_another_handle_has_mapped, real=["done"], simulated=["BufferError"]

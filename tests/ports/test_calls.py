@@ -8,8 +8,6 @@ import logging
 import pytest
 
 from tests.ports.call_cases import CALL_CASES, Script
-from tests.ports.call_world import CallWorld
-from tests.ports.differences import CALL_DIFFERENCES, Difference, is_documented
 from tests.ports.limit_cases import LIMIT_CASES, SIZE_CASES, small_messages
 from tests.ports.real_calls import real_calls
 from tests.ports.simulated_calls import SimulatedCalls
@@ -55,10 +53,3 @@ def test_both_worlds_show_a_script_the_same(script: Script) -> None:
     expected = real(script)
     assert [simulated(script, seed) for seed in SEEDS] == [expected] * len(SEEDS)
     assert expected, "a script that sees nothing compares nothing"
-
-
-@pytest.mark.parametrize("difference", CALL_DIFFERENCES, ids=lambda each: each.script.__name__)
-def test_the_shells_differ_as_the_table_says(difference: Difference[CallWorld]) -> None:
-    script = difference.script
-    assert (real(script), simulated(script, SEEDS[0])) == (difference.real, difference.simulated)
-    assert is_documented(difference), script.__name__

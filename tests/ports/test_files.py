@@ -11,7 +11,7 @@ from tests.ports.file_cases import FILE_CASES
 from tests.ports.file_world import Desk, real_desk, simulated_desk
 
 
-def both(script: Callable[[Desk], object]) -> tuple[list[object], list[object]]:
+def both(script: Callable[[Desk], None]) -> tuple[list[object], list[object]]:
     """What a script sees of the kernel's file system, and of the simulated disk."""
     with real_desk() as real, simulated_desk() as simulated:
         script(real)
@@ -27,6 +27,6 @@ def test_both_disks_show_a_script_the_same(script: Callable[[Desk], None]) -> No
 
 
 @pytest.mark.parametrize("difference", FILE_DIFFERENCES, ids=lambda each: each.script.__name__)
-def test_the_disks_differ_as_the_table_says(difference: Difference[Desk]) -> None:
+def test_the_disks_differ_as_the_table_says(difference: Difference) -> None:
     assert both(difference.script) == (difference.real, difference.simulated)
     assert is_documented(difference), difference.script.__name__

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 
 from tests.ports.call_cases import CALL_CASES
-from tests.ports.differences import CALL_DIFFERENCES, FILE_DIFFERENCES, PAGE
+from tests.ports.differences import FILE_DIFFERENCES, PAGE
 from tests.ports.file_cases import FILE_CASES
 from tests.ports.limit_cases import LIMIT_CASES, SIZE_CASES
 
 SCRIPTS = {script.__name__ for script in (*FILE_CASES, *CALL_CASES, *LIMIT_CASES, *SIZE_CASES)}
-DIFFERENCES = {each.script.__name__ for each in FILE_DIFFERENCES} | {
-    each.script.__name__ for each in CALL_DIFFERENCES
-}
+DIFFERENCES = {each.script.__name__ for each in FILE_DIFFERENCES}
 
 
 def test_every_script_that_the_page_names_exists() -> None:
