@@ -11,8 +11,9 @@ from typing import Any, Generic, TypeVar, final, overload
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-# The most items of a block, and the fewest that stay as they are.
 BLOCK_ITEMS = 512
+# The fewest items that stay as they are: a short run packs nothing.
+KEPT_ITEMS = 4 * BLOCK_ITEMS
 _FASTEST = 1
 # The last version in which equal values have equal bytes, whoever else refers to them.
 _VERSION = 2
@@ -105,7 +106,7 @@ class PackedList(Generic[T]):
         """Add an item at the end, and pack the oldest ones if there are enough."""
         newest = self._newest
         newest.append(item)
-        if not len(newest) % BLOCK_ITEMS and len(newest) > BLOCK_ITEMS:
+        if not len(newest) % BLOCK_ITEMS and len(newest) > KEPT_ITEMS:
             self._pack_oldest()
 
     def extend(self, items: Iterable[T]) -> None:
@@ -114,9 +115,9 @@ class PackedList(Generic[T]):
             self.append(item)
 
     def _pack_oldest(self) -> None:
-        """Pack the oldest items, block by block, up to the first that is not settled; one block stays."""
+        """Pack the oldest items, block by block, up to the first that is not settled; KEPT_ITEMS stay."""
         is_settled, before = self._packing.is_settled, len(self)
-        while len(self._newest) > BLOCK_ITEMS:
+        while len(self._newest) > KEPT_ITEMS:
             oldest = self._newest[:BLOCK_ITEMS]
             if is_settled is not None and not all(map(is_settled, oldest)):
                 break

@@ -739,23 +739,23 @@ def test_chain_truncation_drops_the_batch_that_holds_the_offset() -> None:
     assert chain.end == 3
 
 
-@pytest.mark.parametrize("length", [5, 700, 1_030])
+@pytest.mark.parametrize("length", [5, 700, 2_600])
 def test_long_chains_agree_up_to_the_first_difference_and_are_cut_there(length: int) -> None:
     mine, other = (
-        Chain(marks(0, 1_040)),
-        Chain([*marks(0, length), mark(length, crc=1), *marks(length + 1, 1_040)]),
+        Chain(marks(0, 2_610)),
+        Chain([*marks(0, length), mark(length, crc=1), *marks(length + 1, 2_610)]),
     )
     assert mine.agreed_end(other) == other.agreed_end(mine) == length
     assert mine.agreed_end(other, since=3) == length
-    late = Chain(marks(3, 1_040), 3)
+    late = Chain(marks(3, 2_610), 3)
     assert late.agreed_end(other) == length
     assert mine.between(length - 2, length) == [*marks(length - 2, length)]
     assert mine.at(length) == mark(length) != other.at(length)
-    assert other.truncate_to(length) == [mark(length, crc=1), *marks(length + 1, 1_040)]
+    assert other.truncate_to(length) == [mark(length, crc=1), *marks(length + 1, 2_610)]
     assert mine.agreed_end(other) == other.end == length
     assert tuple(other.marks) == marks(0, length)
     assert mine.begin_at(length) == [*marks(0, length)]
-    assert tuple(mine.marks) == marks(length, 1_040)
+    assert tuple(mine.marks) == marks(length, 2_610)
 
 
 def test_chain_agreement_ends_at_the_first_difference() -> None:

@@ -8,7 +8,7 @@ from sim.checkers.ghost import Ghost
 from sim.checkers.log_matching import LogMatching
 from sim.checkers.sightings import Appended, Created, Elected, HighWatermark, Sighting
 from sim.witness.places import Place, no_places
-from sim.world.packed import BLOCK_ITEMS
+from sim.world.packed import BLOCK_ITEMS, KEPT_ITEMS
 from tests.sim.checkers.test_checkers import P, mark
 
 COMMITTED = 600
@@ -49,7 +49,7 @@ def test_r8_a_follower_that_copies_a_committed_batch_is_judged_by_the_truth() ->
 
 
 def test_places_of_a_long_log_are_those_that_were_added() -> None:
-    places, count = no_places(), 2 * BLOCK_ITEMS + 3
+    places, count = no_places(), KEPT_ITEMS + BLOCK_ITEMS + 3
     added = [Place(mark(n), f"{n // 2}.log", n // 2, 10 * n, 10, n) for n in range(count)]
     places.extend(added)
     assert list(places) == added

@@ -6,11 +6,11 @@ import pytest
 
 from sim.disk import PowerLoss
 from sim.disk.life import Life
-from sim.world.packed import BLOCK_ITEMS
+from sim.world.packed import BLOCK_ITEMS, KEPT_ITEMS
 from storage.disk.filesystem import OpenMode
 from tests.sim.disk.disks import content_after, new_disk, with_durable_file
 
-APPENDS = 2 * BLOCK_ITEMS + 9
+APPENDS = KEPT_ITEMS + BLOCK_ITEMS + 9
 
 
 def test_held_bytes_are_those_of_all_files_that_have_a_name() -> None:

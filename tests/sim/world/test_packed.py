@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from sim.world.packed import BLOCK_ITEMS, PackedList, Packing
+from sim.world.packed import BLOCK_ITEMS, KEPT_ITEMS, PackedList, Packing
 
 Item = tuple[int, str]
 PACKING: Packing[Item] = Packing(lambda item: item, lambda row: (row[0], row[1]))
-COUNT = 3 * BLOCK_ITEMS + 7
+COUNT = KEPT_ITEMS + 2 * BLOCK_ITEMS + 7
 
 
 def items(count: int) -> list[Item]:
@@ -18,7 +18,7 @@ def items(count: int) -> list[Item]:
 
 
 def test_a_packed_list_has_the_items_that_were_appended_in_their_order() -> None:
-    for count in (0, 1, BLOCK_ITEMS, 2 * BLOCK_ITEMS - 1, 2 * BLOCK_ITEMS, COUNT):
+    for count in (0, 1, KEPT_ITEMS, KEPT_ITEMS + BLOCK_ITEMS - 1, KEPT_ITEMS + BLOCK_ITEMS, COUNT):
         packed = PackedList(PACKING, items(count))
         assert len(packed) == count
         assert list(packed) == items(count)
