@@ -79,9 +79,8 @@ class Story:
         self.lines.append(f"{at_us / 1e6:10.3f} s  {who:<12} {what}")
 
     def observe(self, at_us: int, who: str, kind: str, fields: tuple[tuple[str, int | str], ...]) -> None:
-        words = in_words(kind, dict(fields))
-        if words is not None:
-            self.tell(at_us, who, words)
+        if kind in _WORDS:
+            self.tell(at_us, who, _WORDS[kind](dict(fields)))
 
 
 @final

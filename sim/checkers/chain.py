@@ -55,21 +55,23 @@ def marks_of(records: Buffer) -> tuple[Mark, ...]:
 class Chain:
     """Marks in the order of their offsets; `start` is the log's first offset, `end` its end (exclusive)."""
 
-    __slots__ = ("_bases", "end", "marks", "start")
+    __slots__ = ("_bases", "end", "last", "marks", "start")
 
     def __init__(self, marks: Iterable[Mark] = (), start: int = 0) -> None:
         self.marks = PackedList(MARKS)
+        # The newest batch.
+        self.last: Mark | None = None
         self._bases = array("q")
         self.start = self.end = start
         self.extend(marks)
 
     def extend(self, marks: Iterable[Mark]) -> None:
         """Add batches at the end, whatever their offsets: the checkers judge these."""
-        assert not self.marks or self.end == self.marks[-1].next_offset, (self.end, self.marks[-1])
+        assert self.last is None or self.end == self.last.next_offset, (self.end, self.last)
         for mark in marks:
             self.marks.append(mark)
             self._bases.append(mark.base_offset)
-            self.end = mark.next_offset
+            self.last, self.end = mark, mark.next_offset
         assert len(self.marks) == len(self._bases), (len(self.marks), len(self._bases))
 
     def truncate_to(self, offset: int) -> list[Mark]:
@@ -79,7 +81,8 @@ class Chain:
             keep -= 1
         dropped = self.marks.truncate(keep)
         del self._bases[keep:]
-        self.end = self.marks[-1].next_offset if self.marks else min(self.start, offset)
+        self.last = self.marks[-1] if keep else None
+        self.end = min(self.start, offset) if self.last is None else self.last.next_offset
         assert len(self.marks) == len(self._bases), (len(self.marks), len(self._bases))
         assert len(self.marks) + len(dropped) == before, (len(self.marks), len(dropped), before)
         return dropped
@@ -93,20 +96,20 @@ class Chain:
         del self._bases[:gone]
         self.start = start
         if not self.marks:
-            self.end = start
+            self.last, self.end = None, start
         assert len(self.marks) == len(self._bases), (len(self.marks), len(self._bases))
         assert not self.marks or self.marks[0].next_offset > start, (self.marks[0], start)
         return dropped
 
     def between(self, start: int, end: int) -> list[Mark]:
         """Returns the batches that begin in [start, end) and end at or below `end`."""
-        bases = self._bases
-        if not bases or bases[-1] < start:
+        bases, last = self._bases, self.last
+        if last is None or bases[-1] < start:
             return []
         # Most questions are about the newest batch alone.
-        first = len(bases) - 1
-        if first and bases[first - 1] >= start:
-            first = bisect_left(bases, start)
+        if len(bases) == 1 or bases[-2] < start:
+            return [last] if bases[-1] < end >= last.next_offset else []
+        first = bisect_left(bases, start)
         found = self.marks[first : bisect_left(bases, end, first)]
         return found[:-1] if found and found[-1].next_offset > end else found
 

@@ -37,8 +37,7 @@ class LogMatching(Checker):
         return {Appended: self._on_appended}
 
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> str | None:
-        held = partition.image(sighting.broker).chain.marks
-        before = held[-1] if held else None
+        before = partition.image(sighting.broker).chain.last
         found: str | None = None
         origins = self._origins.setdefault(partition.name, {})
         for mark in sighting.marks:

@@ -34,7 +34,7 @@ class LogShape(Checker):
 
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> str | None:
         chain = partition.image(sighting.broker).chain
-        epoch = chain.marks[-1].epoch if chain.marks else -1
+        epoch = -1 if chain.last is None else chain.last.epoch
         return self._judge(partition, sighting, chain.end, epoch)
 
     def _on_truncated(self, partition: PartitionGhost, sighting: Truncated) -> None:

@@ -96,8 +96,8 @@ class SightingPoints(Checker):
     def _on_leader(self, partition: PartitionGhost, seen: BecameLeader) -> None:
         self._early.pop((seen.partition, seen.broker), None)
         self._note("late-leader", when=seen.epoch < partition.epoch)
-        marks = partition.image(seen.broker).chain.marks
-        self._note("empty-epoch", when=bool(marks) and marks[-1].epoch < seen.epoch - 1)
+        last = partition.image(seen.broker).chain.last
+        self._note("empty-epoch", when=last is not None and last.epoch < seen.epoch - 1)
 
     def _on_follower(self, partition: PartitionGhost, seen: BecameFollower) -> None:
         self._early.pop((seen.partition, seen.broker), None)

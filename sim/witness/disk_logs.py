@@ -12,7 +12,6 @@ from sim.disk import SimDisk
 from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
 from sim.witness.topic_lives import TopicLives
-from sim.world.pool import Pool
 from storage.batch import Record, RecordBatch
 from storage.disk.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
@@ -37,8 +36,6 @@ class DiskLogs:
         self._eyes = {broker: DiskEye(disk) for broker, disk in disks.items()}
         self._readers: dict[tuple[int, str], LogReader] = {}
         self._compacted: dict[str, CompactedPartition] = {}
-        # Equal batches of replicas have one mark.
-        self._pool = Pool[Mark]()
 
     @property
     def brokers(self) -> Sequence[int]:
@@ -122,9 +119,7 @@ class DiskLogs:
 
     def _new_reader(self, broker: int, partition: str) -> LogReader:
         directory = self._directory_of(broker, partition)
-        return LogReader(
-            self._eyes[broker], directory, is_compacted=partition in self._compacted, pool=self._pool
-        )
+        return LogReader(self._eyes[broker], directory, is_compacted=partition in self._compacted)
 
     def _directory_of(self, broker: int, partition: str) -> str:
         """Returns the directory of the log's files; before there are any, the first one where they may be made.

@@ -10,7 +10,6 @@ from sim.checkers.chain import Mark
 from sim.disk import SimDisk, SimFile, SimFileSystem
 from sim.disk.life import Life
 from sim.witness.places import Place, no_places
-from sim.world.pool import Pool
 from storage.batch import HEADER, HEADER_SIZE
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import OpenMode, join, read_file
@@ -48,13 +47,11 @@ class LogReader:
     A log that `is_compacted` may lack offsets, and batches read before may have moved to another place.
     """
 
-    def __init__(
-        self, eye: DiskEye, directory: str, *, is_compacted: bool = False, pool: Pool[Mark] | None = None
-    ) -> None:
-        """`pool` has the marks that the readers of all replicas share."""
+    def __init__(self, eye: DiskEye, directory: str, *, is_compacted: bool = False) -> None:
         self._eye, self.directory, self._is_compacted = eye, directory, is_compacted
-        self._pool = Pool[Mark]() if pool is None else pool
         self.places = no_places()
+        # The offset after the batches read so far, 0 without one.
+        self._end = 0
         self._path = ""
         self._file_number = -1
         # The present file, open as long as its path names it, and the version of the disk's names when it was opened.
@@ -67,8 +64,7 @@ class LogReader:
 
     def read_all(self) -> tuple[Mark, ...]:
         """Read from the first byte. Returns every sound batch before the first damage, which `unsound` describes."""
-        self.places, self._durable_count = no_places(), 0
-        self._begin_file("")
+        self._forget()
         return self.read_on(check=True)
 
     def read_on(self, *, last_offset: int = NO_LAST, check: bool = False) -> tuple[Mark, ...]:
@@ -81,37 +77,33 @@ class LogReader:
         first = len(self.places)
         assert self._durable_count <= first, (self.directory, self._durable_count, first)
         self.unsound = ""
-        file_system = self._eye.file_system
         if self._path:
             self._read_file(self._path, check)
-        is_there = bool(self.places) and self.places[-1].mark.next_offset > last_offset
-        if not is_there and not self.unsound and file_system.exists(self.directory):
-            for name in file_system.list(self.directory):
-                path = join(self.directory, name)
-                if name.endswith(".log") and path > self._path and not self.unsound:
+        if self._end <= last_offset and not self.unsound:
+            for path in self._paths():
+                if path > self._path and not self.unsound:
                     self._begin_file(path)
                     self._read_file(path, check)
         return tuple([place.mark for place in self.places[first:]])
 
     def refresh(self) -> None:
         """Find the batches read so far again, as far as they still exist: compaction and retention replace files."""
-        seen_end = self._end()
-        self.places, self._durable_count = no_places(), 0
-        self._begin_file("")
+        seen_end = self._end
+        self._forget()
         for path in self._paths():
             if not self._is_at(seen_end):
                 self._begin_file(path)
                 self._read_file(path, False, seen_end)
-        assert self._end() <= seen_end, (self.directory, self._end(), seen_end)
+        assert self._end <= seen_end, (self.directory, self._end, seen_end)
         if not self.places:
             self._begin_file("")
 
-    def _end(self) -> int:
-        """Returns the offset after the batches read so far, 0 without one."""
-        return self.places[-1].mark.next_offset if self.places else 0
+    def _forget(self) -> None:
+        self.places, self._end, self._durable_count = no_places(), 0, 0
+        self._begin_file("")
 
     def _is_at(self, end: int) -> bool:
-        return bool(self.places) and self._end() >= end
+        return bool(self.places) and self._end >= end
 
     def _is_same_file(self) -> bool:
         """Whether the present path still names the file that was read so far."""
@@ -175,7 +167,7 @@ class LogReader:
 
     def hole(self) -> str:
         """Returns in words that the last segment begins after the last batch, if so: the log goes on from there."""
-        paths, end = self._paths(), self._end()
+        paths, end = self._paths(), self._end
         is_after = bool(paths) and _base_of(paths[-1]) > end and (bool(self.places) or len(paths) > 1)
         return f"{paths[-1]} follows offset {end - 1}" if is_after else ""
 
@@ -208,8 +200,8 @@ class LogReader:
         position = 0
         while position < len(data):
             fields, what = _look(data, position, check)
-            if not what and check and self.places and not self._follows(fields[0]):
-                what = f"offset {fields[0]} follows {self._end() - 1}"
+            if check and not what and self.places and not self._follows(fields[0]):
+                what = f"offset {fields[0]} follows {self._end - 1}"
             if what:
                 self.unsound = f"{path} at byte {start + position}: {what}"
                 return
@@ -217,14 +209,14 @@ class LogReader:
             if mark.next_offset > end:
                 return
             size_bytes = fields[1] + _LOG_OVERHEAD
-            place = Place(self._pool.shared(mark), *here, start + position, size_bytes, fields[8])
-            self.places.append(place)
+            self.places.append(Place(mark, *here, start + position, size_bytes, fields[8]))
+            self._end = mark.next_offset
             position += size_bytes
             self._position = start + position
         assert self._position == start + len(data), (path, self._position, start + len(data))
 
     def _follows(self, base_offset: int) -> bool:
-        next_offset = self._end()
+        next_offset = self._end
         return base_offset >= next_offset if self._is_compacted else base_offset == next_offset
 
     def truncated(self, offset: int) -> None:
@@ -238,8 +230,9 @@ class LogReader:
         if keep and places[keep - 1].mark.next_offset > offset:
             keep -= 1
         places.truncate(keep)
+        self._end = places[-1].mark.next_offset if places else 0
         self._durable_count = min(self._durable_count, len(places))
-        assert not places or self._end() <= offset, (self.directory, offset)
+        assert not places or self._end <= offset, (self.directory, offset)
         self._begin_file("")
         if places:
             last = places[-1]

@@ -275,7 +275,7 @@ class Witness:
             chain = self.jury.ghost.partition(partition).image(broker).chain
             self._logs.remember(partition, reader, seen)
             marks = self._logs.whole(broker, partition, seen, chain.end)
-            is_new_epoch = not chain.marks or chain.marks[-1].epoch != marks[-1].epoch
+            is_new_epoch = chain.last is None or chain.last.epoch != marks[-1].epoch
             is_leader = values["origin"] == "leader"
             self.jury.see(Appended(broker, partition, int(values["leader_epoch"]), marks, is_leader))
             if is_leader:
