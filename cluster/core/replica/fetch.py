@@ -299,7 +299,15 @@ class FetchHandler:
     def _read_log(
         self, log: PartitionLog, request: FetchRequest, offset: int, max_bytes: int, is_first: bool
     ) -> FetchData:
-        if is_from_follower(request):
+        is_follower = is_from_follower(request)
+        end = log.local.log_end_offset if is_follower else log.marks.high_watermark
+        # Most partitions of a fetch have nothing new.
+        if offset == end and log.online.reason is None:
+            bound = log.local.log_end if is_follower else log.marks.high_watermark_metadata
+            # A high watermark may move as its place is looked up.
+            if offset == bound.offset:
+                return FetchData(offset_metadata=bound)
+        if is_follower:
             return self._shared.read(log, offset, max_size=max_bytes, min_one_message=is_first)
         return log.read(
             offset, max_size=max_bytes, isolation=Isolation.HIGH_WATERMARK, min_one_message=is_first
