@@ -203,7 +203,7 @@ class PartitionQueue:
 
     @property
     def needs_resolution(self) -> bool:
-        return self.has_gap or self.is_unresolved
+        return self._refused_number is not None or self.is_unresolved
 
     @property
     def may_resolve(self) -> bool:

@@ -308,6 +308,8 @@ class ProducerCore:
 
     def _resolve(self) -> None:
         for queue in self._queues.values():
+            if not queue.needs_resolution:
+                continue
             queue.unsequence_cut_off()
             if queue.may_resolve:
                 if queue.is_complete or not self.config.is_idempotent:
@@ -320,7 +322,7 @@ class ProducerCore:
         effects: list[ProducerEffect] = []
         by_leader: dict[tuple[int, bool], list[PartitionQueue]] = {}
         for queue in self._queues.values():
-            batch = self._due_batch(queue, now_ms)
+            batch = self._due_batch(queue, now_ms) if queue.queue else None
             if batch is not None:
                 leader = self.metadata.cache.leader(queue.topic_partition)
                 if leader is None:
