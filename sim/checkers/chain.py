@@ -144,8 +144,7 @@ class Chain:
             mine = self.marks[first + count : first + count + step]
             theirs = other.marks[others_first + count : others_first + count + step]
             if mine != theirs:
-                differs = (index for index in range(step) if mine[index] != theirs[index])
-                return count + next(differs)
+                return count + _first_difference(mine, theirs)
             count += step
         return count
 
@@ -156,3 +155,11 @@ class Chain:
             if not starts or starts[-1][0] != mark.epoch:
                 starts.append((mark.epoch, mark.base_offset))
         return starts
+
+
+def _first_difference(mine: list[Mark], theirs: list[Mark]) -> int:
+    """Returns the first index at which two lists of one length, which are not equal, differ."""
+    index = 0
+    while mine[index] == theirs[index]:
+        index += 1
+    return index
