@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sim.scenario.base import Step
-from sim.scenario.disk_steps import DiskStep
+from sim.scenario.disk_steps import DiskStep, HangDisk
 from sim.scenario.link_steps import FreezeClock, KillStart, SlowCpu
 from sim.scenario.model import NetworkModel, Scenario
 from sim.scenario.steps import BreakDisk, Kill, LagMetadata, Lose, PartialWrite, Power, SlowDisk, StepClock
@@ -17,6 +17,7 @@ _NEVER: Mapping[type[Step], str] = {
     PartialWrite: "nobody outside sees a write in its midst",
     BreakDisk: _NO_DISK,
     SlowDisk: _NO_DISK,
+    HangDisk: _NO_DISK,
     StepClock: "all processes have the machine's clock",
     FreezeClock: "all processes have the machine's clock",
     LagMetadata: "a process cannot be kept from reading one kind of message only",

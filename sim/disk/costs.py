@@ -21,13 +21,17 @@ class DiskCosts:
 
 @final
 class Meter:
-    """Counts the calls since `take_us`. `slow_us` is what a fault adds to each call until the time `slow_until_us`."""
+    """Counts the calls since `take_us`.
 
-    __slots__ = ("_bytes", "_calls", "_syncs", "costs", "slow_until_us", "slow_us")
+    `slow_us` is what a fault adds to each call until the time `slow_until_us`; no call returns before `hung_until_us`.
+    """
+
+    __slots__ = ("_bytes", "_calls", "_syncs", "costs", "hung_until_us", "slow_until_us", "slow_us")
 
     def __init__(self, costs: DiskCosts) -> None:
         self.costs = costs
         self.slow_us, self.slow_until_us = 0, UNTIL_HEALED
+        self.hung_until_us = 0
         self._calls = self._syncs = self._bytes = 0
 
     def call(self, size_bytes: int = 0) -> None:
@@ -51,6 +55,8 @@ class Meter:
             + slow_us
             + self._bytes * costs.mib_us // _MIB
         )
+        if self.hung_until_us > now_us and (self._calls or self._syncs):
+            spent_us += self.hung_until_us - now_us
         self._calls = self._syncs = self._bytes = 0
         assert spent_us >= 0, spent_us
         return spent_us

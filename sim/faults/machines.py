@@ -1,4 +1,4 @@
-"""Faults of machines: slow disks, and clocks that are set or stand still. Each verb returns False without a target."""
+"""Faults of machines: slow and hung disks, and clocks that are set or stand still. Each verb needs a target."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import final
 from sim.disk.costs import UNTIL_HEALED
 from sim.faults.targets import Process, Site, Targets
 from sim.hosts.node import Node
+from sim.scenario.disk_steps import HangDisk
 from sim.scenario.link_steps import FreezeClock, SlowCpu
 from sim.scenario.steps import SlowDisk, StepClock
 from sim.world.time import Actor
@@ -48,6 +49,32 @@ class MachineFaults:
             self._site.tell(f"the disk of {node.name} is fast again")
             node.disk.meter.slow_us = 0
             del self._slowed[node.name]
+
+    def hang_disk(self, step: HangDisk) -> bool:
+        """Let no call on the disks of the target return for a while."""
+        nodes = self._targets.nodes(step.hang_disk, step)
+        self._targets.bind(step, nodes)
+        until_us = self._site.world.now_us + step.lasting
+        for node in nodes:
+            self._site.tell(f"the disk of {node.name} hangs")
+            node.disk.meter.hung_until_us = until_us
+            self._site.world.after(self._actor, step.lasting, self._end_hanging, (node, until_us))
+        return bool(nodes)
+
+    def _end_hanging(self, token: tuple[Node, int]) -> None:
+        node, until_us = token
+        if node.disk.meter.hung_until_us == until_us:
+            self._site.tell(f"the disk of {node.name} hangs no more")
+            node.disk.meter.hung_until_us = 0
+
+    def _end_all_hanging(self) -> None:
+        """Restart the machines whose disks hang: a process that waits for one cannot be told that it goes on."""
+        for node in (*self._site.brokers.values(), self._site.controller):
+            if node.disk.meter.hung_until_us:
+                self._site.tell(f"the machine of {node.name} restarts, because its disk hangs")
+                node.disk.meter.hung_until_us = 0
+                if node.is_up:
+                    node.lose_power("all")
 
     def slow_cpu(self, step: SlowCpu) -> bool:
         """Let each step of the target take longer."""
@@ -104,6 +131,7 @@ class MachineFaults:
         """Make disks and processors fast again, and let all clocks run; clocks that are wrong stay so."""
         for frozen in list(self._frozen.values()):
             self._thaw(frozen)
+        self._end_all_hanging()
         for token in list(self._slow.values()):
             self._hurry(token)
         for node in (*self._site.brokers.values(), self._site.controller):

@@ -19,7 +19,7 @@ from sim.faults.rolling import RollingRestarts
 from sim.faults.targets import Site, Targets
 from sim.faults.topics import MetadataFaults, TopicFaults
 from sim.scenario.base import Step
-from sim.scenario.disk_steps import FailDisk, FailSync, LieSyncs, RestoreDisk, SaveDisk, WipeDisk
+from sim.scenario.disk_steps import FailDisk, FailSync, HangDisk, LieSyncs, RestoreDisk, SaveDisk, WipeDisk
 from sim.scenario.link_steps import Clog, FreezeClock, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
 from sim.scenario.steps import (
     AlterTopic,
@@ -98,6 +98,7 @@ class Faults:
             PartialWrite: self._nodes.partial_write,
             BreakDisk: self._nodes.break_disk,
             SlowDisk: self._machines.slow_disk,
+            HangDisk: self._machines.hang_disk,
             FreezeClock: self._machines.freeze_clock,
             StepClock: self._machines.step_clock,
             CreateTopic: self._topics.create,

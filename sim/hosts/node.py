@@ -13,7 +13,7 @@ from cluster.core.events import JobDone, Response, Shutdown
 from cluster.core.messages import CONTROLLER_ID, FetchMetadataResponse
 from sim.disk import PowerLoss, SimDisk
 from sim.disk.life import Dead, Life
-from sim.hosts.shell import Core, Queued, Shell, Watcher
+from sim.hosts.shell import LONG_STEP_US, Core, Queued, Shell, Watcher
 from sim.world.clock import Clock
 from sim.world.network import Network, Reachability
 from sim.world.streams import Stream
@@ -119,10 +119,13 @@ class Node(Shell):
 
     @property
     def runs_since_us(self) -> int | None:
-        """When the process began, or it or its clock went on; None while it is paused or down, or its clock stands."""
-        if self.core is None or self.paused or self.clock.frozen_us is not None:
+        """When the process began, or it, its clock or its disk went on; None while it is down or one of them is not."""
+        stands_still = (
+            self.paused or self.clock.frozen_us is not None or self.still_until_us > self.world.now_us
+        )
+        if self.core is None or stands_still:
             return None
-        return max(self._began_us, self.resumed_us, self.clock.thawed_us)
+        return max(self._began_us, self.resumed_us, self.clock.thawed_us, self.still_until_us)
 
     @property
     def acts_since_us(self) -> int | None:
@@ -176,10 +179,16 @@ class Node(Shell):
             if self.life_number == life_number:
                 self._wait_us += self._disk_us()
                 self._busy_until_us = self.world.now_us + self._wait_us
+                self._note_stillness(self._wait_us)
                 self.perform(effects)
 
     def _disk_us(self) -> int:
         return self.disk.meter.take_us(self.world.now_us)
+
+    def _note_stillness(self, cost_us: int) -> None:
+        """Note how long the process can decide nothing, if a start or a job takes long."""
+        if cost_us > LONG_STEP_US:
+            self.still_until_us = max(self.still_until_us, self.world.now_us + cost_us)
 
     def crash(self) -> None:
         """End the process as `kill -9` does."""
@@ -365,6 +374,7 @@ class Node(Shell):
         except Exception as raised:
             self._job_error = raised
         left_us += self._disk_us()
+        self._note_stillness(left_us)
         self.world.after(self.actor, left_us, self._on_job_time, (self._end_job, (life_number, 0)))
 
     def _end_job(self, token: tuple[int, int]) -> None:

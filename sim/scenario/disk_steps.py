@@ -83,6 +83,19 @@ class FailSync(DiskStep):
     down: Duration | None = Field(default=None, description=_DOWN_AFTER)
 
 
+class HangDisk(Named):
+    """Lets no call on the disk of a node return for a while, as a controller does that resets its bus.
+
+    A step or job of the node that needs its disk ends only then, and so does the start of a new process. What still
+    hangs when everything is healed ends with a restart of the machine, whose page cache is written before.
+    """
+
+    verb = "hang_disk"
+
+    hang_disk: TargetField = Field(description="The nodes whose disk hangs.")
+    lasting: Duration = Field(alias="for", description="How long it hangs.")
+
+
 class LieSyncs(DiskStep):
     """Lets the syncs of files say success and write nothing, as a drive does that keeps writes in a cache of its own.
 

@@ -14,7 +14,7 @@ from cluster.core.controller.config import ControllerConfig
 from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.shell.streams import STREAMS
 from sim.scenario.base import Named, Step, Strict
-from sim.scenario.disk_steps import DiskStep, FailDisk, FailSync
+from sim.scenario.disk_steps import DiskStep, FailDisk, FailSync, HangDisk
 from sim.scenario.link_steps import Clog, FreezeClock, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
 from sim.scenario.source import Location, Source, parse_yaml
 from sim.scenario.steps import (
@@ -465,6 +465,7 @@ _OF_LINKS = (Cut, Heal, Isolate, Slow, Lose, Clog, Narrow, HangUp)
 # The steps whose verb has all that they strike, and that `_targets` need not know one by one.
 _OF_ONE_TARGET = (
     LagMetadata, DiskStep, Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock,
+    HangDisk,
 )  # fmt: skip
 # The steps that only brokers may be targets of.
 _OF_BROKERS = (DiskStep, RollingRestart)

@@ -11,6 +11,7 @@ from sim.scenario.disk_steps import (
     DISK_VERBS,
     FailDisk,
     FailSync,
+    HangDisk,
     LieSyncs,
     RestoreDisk,
     SaveDisk,
@@ -244,7 +245,7 @@ class LagMetadata(Named):
 VERBS: tuple[type[Step], ...] = (
     Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,
     SlowDisk, StepClock, CreateTopic, DeleteTopic, AlterTopic, LagMetadata, *DISK_VERBS,
-    Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock,
+    Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock, HangDisk,
 )  # fmt: skip
 VERB_NAMES = tuple(kind.verb for kind in VERBS)
 
@@ -283,6 +284,7 @@ AnyStep = Annotated[
     | Annotated[KillStart, Tag("kill_start")]
     | Annotated[RollingRestart, Tag("rolling_restart")]
     | Annotated[FreezeClock, Tag("freeze_clock")]
+    | Annotated[HangDisk, Tag("hang_disk")]
     | Annotated[FailDisk, Tag("fail_disk")]
     | Annotated[FailSync, Tag("fail_sync")]
     | Annotated[LieSyncs, Tag("lie_syncs")]

@@ -57,6 +57,10 @@ def _slow_disk(ground: Ground, choices: Choices) -> list[Part]:
     return [{"slow_disk": ground.node(choices), "by": by, "for": choices.ms(AWAY_MS, "for")}]
 
 
+def _hang_disk(ground: Ground, choices: Choices) -> list[Part]:
+    return [{"hang_disk": ground.node(choices), "for": choices.ms((*AWAY_MS, 9_000), "for")}]
+
+
 def _step_clock(ground: Ground, choices: Choices) -> list[Part]:
     is_of_client = choices.chance(30, "client")
     target = ground.client(choices) if is_of_client else ground.node(choices)
@@ -76,6 +80,7 @@ DISKS = (
     Fault(name="partial-write", family="disk", percent=50, most=3, draw=_partial_write),
     Fault(name="break-disk", family="disk", percent=15, most=1, draw=_break_disk),
     Fault(name="slow-disk", family="disk", percent=40, most=3, draw=_slow_disk),
+    Fault(name="hang-disk", family="disk", percent=20, most=2, draw=_hang_disk),
     Fault(name="step-clock", family="clock", percent=30, most=3, draw=_step_clock),
     Fault(name="freeze-clock", family="clock", percent=20, most=2, draw=_freeze_clock),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.disk import SimDisk
-from sim.disk.costs import DiskCosts
+from sim.disk.costs import DiskCosts, Meter
 from sim.disk.life import Life
 from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
@@ -35,6 +35,16 @@ def test_a_slow_disk_adds_to_each_call() -> None:
     file.append(b"12")
     file.sync()
     assert disk.meter.take_us(0) == 14
+
+
+def test_no_call_returns_while_the_disk_hangs_and_nothing_else_waits() -> None:
+    meter = Meter(DiskCosts(call_us=3))
+    meter.hung_until_us = 1_000
+    assert meter.take_us(400) == 0
+    meter.call()
+    assert meter.take_us(400) == 600 + 3
+    meter.sync()
+    assert meter.take_us(1_000) == 0
 
 
 def test_a_slow_disk_adds_no_more_than_the_slow_time_that_is_left() -> None:

@@ -88,3 +88,26 @@ def test_a_controller_whose_clock_stands_still_fences_nobody_meanwhile() -> None
 def test_what_a_producer_sent_has_more_time_for_its_outcome_if_its_clock_stood_still() -> None:
     steps = "  - {at: 3s, freeze_clock: producer 1}\n  - {at: 3s, freeze_clock: consumer 1, for: 2s}\n"
     assert run("brokers: 3", steps).operations["ok"] > 100
+
+
+def test_a_leader_whose_disk_hangs_is_replaced_and_comes_back_in_sync() -> None:
+    result = run("brokers: 3", "  - {at: 2500ms, hang_disk: leader(t/0), for: 3s}\n")
+    told = "\n".join(result.story)
+    hung = told.split("the disk of broker-")[1][0]
+    assert "5.500 s               the disk of broker-" in told and "hangs no more" in told
+    assert f"broker {hung} is fenced" in told and f"broker {hung} is unfenced" in told
+
+
+def test_a_disk_that_hangs_at_the_end_ends_with_a_restart_of_its_machine() -> None:
+    result = run(
+        "brokers: 3", "  - {at: 5s, hang_disk: broker 2, for: 60s}\n  - {at: 6s, kill: broker 2, down: 1ms}\n"
+    )
+    told = "\n".join(result.story)
+    assert "7.000 s               the machine of broker-2 restarts, because its disk hangs" in told
+
+
+def test_the_controller_decides_nothing_while_its_disk_hangs() -> None:
+    steps = "  - {at: 2500ms, hang_disk: controller, for: 3s}\n  - {at: 2600ms, kill: leader(t/0)}\n"
+    told = run("brokers: 3", steps).story
+    elected = [float(line.split()[0]) for line in told if "is elected leader of epoch 1" in line]
+    assert elected and min(elected) >= 5.5, elected
