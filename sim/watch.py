@@ -122,7 +122,8 @@ class Watch:
 
     def on_stop(self, shell: Shell, reason: str) -> None:
         self._chronicle.note(shell.name, f"has stopped: {reason}")
-        if reason != "shutdown" and not _is_without_disk(shell):
+        is_damaged = isinstance(shell, Node) and shell.is_damaged
+        if reason != "shutdown" and not is_damaged and not _is_without_disk(shell):
             self._jury.report("no-failure", f"{shell.name} stopped by itself: {reason}")
 
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:

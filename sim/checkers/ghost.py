@@ -34,6 +34,8 @@ from sim.checkers.sightings import (
     Truncated,
 )
 
+# What is wrong with a disk on which bits have faded.
+ROTTEN = "holds bytes that have changed on its disk"
 UNSYNCED = "every in-sync replica lost it with its un-synced writes"
 
 
@@ -243,6 +245,17 @@ class Ghost:
                 partition.leader, partition.epoch = sighting.leader, sighting.epoch
         return bool(partition.unjudged)
 
+    def give_up_at_once(self, partition: PartitionGhost, broker: int, damage: str) -> None:
+        """Stop judging a partition because a broker's disk holds something else than what was synced.
+
+        No broker looks at what it has synced before somebody asks for it.
+        """
+        image = partition.image(broker)
+        image.damage = image.cache_damage = damage
+        if not partition.unjudged:
+            partition.unjudged = f"broker {broker} {damage}"
+            self.excuses.append(Excuse(partition.name, 0, NO_END, partition.unjudged))
+
     def _look_for_damage(self, partition: PartitionGhost, sighting: Loaded | EpochsSeen) -> None:
         """Give the partition up if the disk has damaged what the broker has loaded, and no start could notice it."""
         image, since, why = partition.image(sighting.broker), None, ""
@@ -250,8 +263,8 @@ class Ghost:
             wrong = wrong_start(image.chain, sighting, partition.log_start) if image.cache_damage else None
             if wrong is not None:
                 since, why = wrong.base_offset, f"lacks epochs in its cache: {image.cache_damage}"
-        elif sighting.unsound and image.damage:
-            since, why = image.lost_from, f"has a hole in its log: {image.damage}"
+        elif sighting.unsound and (damage := image.damage or image.cache_damage):
+            since, why = image.lost_from or 0, f"has a hole in its log: {damage}"
         elif image.cache_damage:
             since, why = _hole(sighting.start, sighting.marks), f"has a hole in its log: {image.cache_damage}"
         if since is not None:

@@ -19,6 +19,7 @@ from sim.disk.file import Fate, FileNode
 from sim.disk.handles import SimFileSystem
 from sim.disk.life import Life
 from sim.disk.names import Node, durable_node, missing
+from sim.disk.rot import Extent, rot, synced_bytes
 from sim.disk.survival import PowerLoss, Survivors, Tear, keep_by_mode, keep_chosen, keep_sequences
 from storage.disk.handle_pool import HandlePool
 from storage.draws import Draws
@@ -171,6 +172,24 @@ class SimDisk:
     def restore(self, image: SimDisk) -> None:
         """Hold what `image` holds, which stays as it is; no process may run."""
         self._cache.replace_tree(image._cache.duplicate(self._draws))
+
+    def names_in(self, path: str) -> list[str]:
+        """Returns the names in a directory, in order, as a process sees them; none if there is no such directory."""
+        eye = self.file_system(Life("eye", sees_through=True))
+        return eye.list(path) if eye.exists(path) else []
+
+    def synced_bytes(self, path: str) -> int:
+        """Returns how many bytes at the start of the file no pending change touches; 0 if there is no such file."""
+        node = self._file_at(path)
+        return 0 if node is None else synced_bytes(node)
+
+    def rot(self, path: str, extent: Extent, draws: Draws) -> tuple[int, int] | None:
+        """Change bytes of a file that were synced, without a word. Returns their place, None if nothing was synced."""
+        node = self._file_at(path)
+        return None if node is None else rot(node, extent, draws)
+
+    def _file_at(self, path: str) -> FileNode | None:
+        return self.file_system(Life("eye", sees_through=True)).file_at(path)
 
     def break_directory(self, path: str) -> None:
         """Let every read and change at or below `path` raise EIO, in this life and later ones, until `mend`."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, final
 
 from sim.faults.conditions import Lookout
+from sim.faults.damage import DamageFaults
 from sim.faults.disks import DiskFaults
 from sim.faults.links import LinkFaults
 from sim.faults.machines import MachineFaults
@@ -19,7 +20,16 @@ from sim.faults.rolling import RollingRestarts
 from sim.faults.targets import Site, Targets
 from sim.faults.topics import MetadataFaults, TopicFaults
 from sim.scenario.base import Step
-from sim.scenario.disk_steps import FailDisk, FailSync, HangDisk, LieSyncs, RestoreDisk, SaveDisk, WipeDisk
+from sim.scenario.disk_steps import (
+    FailDisk,
+    FailSync,
+    HangDisk,
+    LieSyncs,
+    RestoreDisk,
+    Rot,
+    SaveDisk,
+    WipeDisk,
+)
 from sim.scenario.link_steps import Clog, FreezeClock, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
 from sim.scenario.steps import (
     AlterTopic,
@@ -73,6 +83,7 @@ class Faults:
         self._metadata = MetadataFaults(site, targets)
         self._machines = MachineFaults(site, targets, self._actor)
         self._disks = DiskFaults(site, targets, self._actor, self._nodes)
+        damage = DamageFaults(site, targets)
         rolling = RollingRestarts(site, targets, self._actor, self._nodes)
         self._next = 0
         self._last_us = 0
@@ -117,6 +128,7 @@ class Faults:
             WipeDisk: self._disks.wipe_disk,
             SaveDisk: self._disks.save_disk,
             RestoreDisk: self._disks.restore_disk,
+            Rot: damage.rot,
         }
 
     @property

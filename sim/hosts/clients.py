@@ -342,10 +342,12 @@ class ConsumerShell(ClientShell):
         after = position - 1
         for record in effect.records:
             assert record.offset < effect.next_offset, (partition, record.offset, effect.next_offset)
+            # What nobody sent need not be text; the judges shall say so.
+            value = texts.shared((record.value or b"").decode(errors="backslashreplace"))
             self._history.reads.append(
                 ReadOperation(
                     consumer=self.name, partition=partition, offset=record.offset,
-                    value=texts.shared((record.value or b"").decode()), high_watermark=effect.high_watermark,
+                    value=value, high_watermark=effect.high_watermark,
                     at_us=self.world.now_us, after=after,
                 )
             )  # fmt: skip

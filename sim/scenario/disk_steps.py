@@ -10,6 +10,8 @@ from sim.scenario.base import DOWN, FOR_DISK, Named
 from sim.scenario.values import Duration, Size, TargetField
 
 Calls = Literal["reads", "writes", "syncs", "all"]
+Extent = Literal["bit", "sector", "block"]
+RotFile = Literal["log", "index", "epochs", "producers", "checkpoints"]
 _LOG = r"^[a-zA-Z0-9._-]+/[0-9]+$"
 _DOWN_AFTER = (
     "After how long its process starts again; without it, with `restart`, or when everything is healed."
@@ -131,4 +133,36 @@ class RestoreDisk(DiskStep):
     down: Duration | None = Field(default=None, description=DOWN)
 
 
-DISK_VERBS: tuple[type[DiskStep], ...] = (FailDisk, FailSync, LieSyncs, WipeDisk, SaveDisk, RestoreDisk)
+class Rot(DiskStep):
+    """Changes bytes of a file that were synced, as a disk does on which bits fade; every later read sees the same.
+
+    No broker knows of it before it reads them: a start looks at nothing below the recovery point. So the partition is
+    judged no further, except that nobody may return, copy or recover a batch whose checksum is wrong.
+    """
+
+    verb = "rot"
+
+    rot: TargetField = Field(description="The brokers of whose disk a file is struck.")
+    log: str | None = Field(
+        default=None,
+        pattern=_LOG,
+        description="Strikes a file of this log, `topic/partition`; without it, of any log of the scenario's topics.",
+    )
+    file: RotFile = Field(
+        default="log",
+        description="The kind of the file: a segment, an index of one, the leader epochs, a snapshot of producers, or "
+        "a checkpoint of all logs of a directory.",
+    )
+    extent: Extent = Field(
+        default="bit",
+        description="How much changes: one bit, a sector of 512 bytes (drawn bytes), or a block of 4 KiB (zeros).",
+    )
+
+    @model_validator(mode="after")
+    def _check_log(self) -> Rot:
+        if self.log is not None and self.file == "checkpoints":
+            raise ValueError("`log` and `file: checkpoints` exclude each other: a checkpoint is of all logs")
+        return self
+
+
+DISK_VERBS: tuple[type[DiskStep], ...] = (FailDisk, FailSync, LieSyncs, WipeDisk, SaveDisk, RestoreDisk, Rot)

@@ -14,7 +14,7 @@ from cluster.core.controller.config import ControllerConfig
 from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.shell.streams import STREAMS
 from sim.scenario.base import Named, Step, Strict
-from sim.scenario.disk_steps import DiskStep, FailDisk, FailSync, HangDisk
+from sim.scenario.disk_steps import DiskStep, FailDisk, FailSync, HangDisk, Rot
 from sim.scenario.link_steps import Clog, FreezeClock, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
 from sim.scenario.source import Location, Source, parse_yaml
 from sim.scenario.steps import (
@@ -430,7 +430,7 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
     for condition in step.when:
         if what := _unknown_partition(scenario, condition.topic, condition.partition):
             yield ("steps", index, "when"), what
-    if isinstance(step, PartialWrite | FailSync) and step.log is not None:
+    if isinstance(step, PartialWrite | FailSync | Rot) and step.log is not None:
         topic, partition = step.log.rsplit("/", 1)
         if what := _unknown_partition(scenario, topic, int(partition)):
             yield ("steps", index, "log"), what

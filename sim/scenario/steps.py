@@ -14,6 +14,7 @@ from sim.scenario.disk_steps import (
     HangDisk,
     LieSyncs,
     RestoreDisk,
+    Rot,
     SaveDisk,
     WipeDisk,
 )
@@ -290,6 +291,7 @@ AnyStep = Annotated[
     | Annotated[LieSyncs, Tag("lie_syncs")]
     | Annotated[WipeDisk, Tag("wipe_disk")]
     | Annotated[SaveDisk, Tag("save_disk")]
-    | Annotated[RestoreDisk, Tag("restore_disk")],
+    | Annotated[RestoreDisk, Tag("restore_disk")]
+    | Annotated[Rot, Tag("rot")],
     Discriminator(_verb_of, custom_error_type="verb", custom_error_message="verb"),
 ]

@@ -161,7 +161,8 @@ class DiskLogs:
     def judge_compaction(self, broker: int, partition: str, *, is_just_compacted: bool = False) -> None:
         """Report a violation if compaction dropped a record of this replica that must stay; ignores other logs.
 
-        Of a disk that lied about a sync or was replaced nothing is reported: it may have lost a compacted segment.
+        Of a disk that lied about a sync or was replaced nothing is reported: it may have lost a compacted segment. The
+        same holds where the partition is judged no further.
         """
         compacted = self._compacted.get(partition)
         if compacted is None:
@@ -178,7 +179,7 @@ class DiskLogs:
             is_just_compacted=is_just_compacted,
         )
         image = ghost.image(broker)
-        if what is not None and not (image.damage or image.cache_damage):
+        if what is not None and not (image.damage or image.cache_damage or ghost.unjudged):
             self._jury.report("compaction", f"{partition}: broker {broker}: {what}")
         if image.leads:
             compacted.leads(broker)

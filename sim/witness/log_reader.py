@@ -14,6 +14,7 @@ from storage.batch import HEADER, HEADER_SIZE
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import OpenMode, join, read_file
 
+WRONG_CHECKSUM = "the checksum is wrong"
 _CRC_COVERS_FROM = 21
 _LOG_OVERHEAD = 12
 NO_LAST = 1 << 63
@@ -166,8 +167,11 @@ class LogReader:
         return found
 
     def hole(self) -> str:
-        """Returns in words that the last segment begins after the last batch, if so: the log goes on from there."""
+        """Returns in words that the last segment begins after the last batch, or the first batch after its segment."""
         paths, end = self._paths(), self._end
+        first = self.places[0].mark.base_offset if self.places else 0
+        if self.places and not self._is_compacted and first > _base_of(paths[0]):
+            return f"offset {first} is the first of {paths[0]}"
         is_after = bool(paths) and _base_of(paths[-1]) > end and (bool(self.places) or len(paths) > 1)
         return f"{paths[-1]} follows offset {end - 1}" if is_after else ""
 
@@ -278,6 +282,13 @@ class LogReader:
                 continue
         return None
 
+    def damaged(self, last: int) -> str:
+        """Returns what is wrong with the last `last` of the batches read so far; empty if nothing is."""
+        for place, data in self.batches(last):
+            if what := _look(data, 0, True)[1]:
+                return f"{place.path} at byte {place.position}: {what}"
+        return ""
+
     def batches(self, last: int | None = None) -> Iterator[tuple[Place, bytes]]:
         """Yield the batches read so far, or only the last `last` of them, with their bytes."""
         path, data = "", b""
@@ -308,5 +319,5 @@ def _look(data: bytes, position: int, check: bool) -> tuple[tuple[int, ...], str
     if end > len(data):
         return fields, f"a batch of {size_bytes} bytes is cut after {len(data) - position}"
     if check and crc32c(memoryview(data)[position + _CRC_COVERS_FROM : end]) != crc:
-        return fields, "the checksum is wrong"
+        return fields, WRONG_CHECKSUM
     return fields, ""

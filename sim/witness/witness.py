@@ -22,6 +22,7 @@ from cluster.core.messages import (
 from sim.checkers.base import Jury
 from sim.checkers.chain import marks_of
 from sim.checkers.fail_over import FailOver
+from sim.checkers.ghost import ROTTEN
 from sim.checkers.sightings import (
     Acknowledged,
     Appended,
@@ -45,11 +46,14 @@ from sim.checkers.sightings import (
 from sim.disk import SimDisk
 from sim.witness.controller_log import ControllerLog
 from sim.witness.disk_logs import DiskLogs
+from sim.witness.log_reader import WRONG_CHECKSUM, LogReader
 from sim.world.network import Exchange
 from storage.batch import iterate_batches
 
 Values = dict[str, int | str]
 ACKS_ALL = -1
+# The name of the rules that no damage to a disk excuses.
+DAMAGE = "damage"
 
 
 class ReplicaLog(Protocol):
@@ -168,6 +172,8 @@ class Witness:
         self._asked_at: dict[Exchange, int] = {}
         # Whether a step deletes a topic, so that the values of requests and answers are read.
         self.reads_values = False
+        # The recovery points with which logs wait for their next start, after the end of a process without an order.
+        self._unrecovered: dict[tuple[int, str], int] = {}
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
             "replica.appended": self._on_appended,
             "replica.high_watermark": self._on_high_watermark,
@@ -272,6 +278,7 @@ class Witness:
         reader = self._logs.reader(broker, partition)
         seen = reader.read_on(last_offset=int(values["last_offset"]))
         if seen:
+            self._judge_copies(broker, partition, reader, len(seen))
             chain = self.jury.ghost.partition(partition).image(broker).chain
             self._logs.remember(partition, reader, seen)
             marks = self._logs.whole(broker, partition, seen, chain.end)
@@ -381,11 +388,13 @@ class Witness:
             self._logs.remember(partition, reader, [mark for mark in found if mark.base_offset >= end])
             marks = self._logs.whole(broker, partition, found, start)
             recovery_point = self._logs.recovery_point(broker, self._names[partition])
+            self._unrecovered[broker, partition] = recovery_point
             self.jury.see(Died(broker, partition, lost_power, marks, start, damage, recovery_point))
 
     def on_stopped(self, broker: int) -> None:
         """Show the orderly end of a broker's process, for the logs of the directories that it has marked."""
         for partition in self._names:
+            self._unrecovered.pop((broker, partition), None)
             if self.lives.is_present(broker, partition) and self._logs.is_marked_clean(broker, partition):
                 self.jury.see(StoppedCleanly(broker, partition))
 
@@ -398,10 +407,28 @@ class Witness:
             start = reader.base_offset()
             marks = self._logs.whole(broker, partition, reader.read_all(), start)
             # A disk that lost what was synced may have left an empty segment after a hole.
-            has_damage = bool(self.jury.ghost.partition(partition).image(broker).damage)
+            image = self.jury.ghost.partition(partition).image(broker)
+            has_damage = bool(image.damage or image.cache_damage)
             unsound = reader.unsound or (reader.hole() if has_damage else "")
+            self._judge_recovery(broker, partition, reader)
             self.jury.see(Loaded(broker, partition, marks, unsound, start))
             self._logs.judge_compaction(broker, partition)
+
+    def _judge_recovery(self, broker: int, partition: str, reader: LogReader) -> None:
+        """Report damage that a start had to cut off, in a partition that is judged no further because of rot."""
+        recovery_point = self._unrecovered.pop((broker, partition), None)
+        ghost = self.jury.ghost.partition(partition)
+        if recovery_point is None or not ghost.unjudged or ghost.image(broker).damage != ROTTEN:
+            return
+        sound_end = reader.places[-1].mark.next_offset if reader.places else reader.base_offset()
+        if WRONG_CHECKSUM in reader.unsound and sound_end >= recovery_point:
+            what = f"broker {broker} kept damage above its recovery point {recovery_point}: {reader.unsound}"
+            self.jury.report(DAMAGE, f"{partition}: {what}")
+
+    def _judge_copies(self, broker: int, partition: str, reader: LogReader, count: int) -> None:
+        """Report an appended batch that is damaged, in a partition that is judged no further."""
+        if self.jury.ghost.partition(partition).unjudged and (what := reader.damaged(count)):
+            self.jury.report(DAMAGE, f"{partition}: broker {broker} appended {what}")
 
     def on_accepted(self, node_id: int, exchange: Exchange) -> None:
         """Show the checkers a request that a node got."""

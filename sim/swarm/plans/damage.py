@@ -59,10 +59,26 @@ def _restore_disk(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _rot(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns bytes that change at rest, and in half of the seeds a new process that reads what it recovers."""
+    files = ("log",) * 12 + ("index",) * 3 + ("epochs", "producers", "checkpoints", "checkpoints")
+    step: Part = {
+        "rot": ground.broker(choices),
+        "file": choices.pick(files, "file"),
+        "extent": choices.pick(("bit",) * 12 + ("sector",) * 5 + ("block",) * 3, "extent"),
+        "as": "R",
+    }
+    if choices.chance(50, "kill"):
+        gap: Part = {"at": f"+{choices.pick((1, 100, 1_000), 'gap')}ms"}
+        return [step, gap | {"kill": "R", "down": choices.ms(DOWN_MS, "down")}]
+    return [step]
+
+
 DAMAGE = (
     Fault(name="fail-disk", family="disk", percent=30, most=2, draw=_fail_disk),
     Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync, is_possible=_is_beyond),
     Fault(name="lie-syncs", family="disk", percent=30, most=1, draw=_lie_syncs, is_possible=_is_beyond),
     Fault(name="wipe-disk", family="disk", percent=40, most=1, draw=_wipe_disk, is_possible=_is_beyond),
     Fault(name="restore-disk", family="disk", percent=40, most=1, draw=_restore_disk, is_possible=_is_beyond),
+    Fault(name="rot", family="disk", percent=30, most=3, draw=_rot, is_possible=_is_beyond),
 )

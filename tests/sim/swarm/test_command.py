@@ -36,7 +36,7 @@ def rows(result: Result) -> list[dict[str, object]]:
         ([], "missing --seeds A..B"),
         (["--seeds", "0..2", "--describe", "1"], "exclude each other"),
         (["--seeds", "2..2"], "the first must be below the end"),
-        (["--seeds", "0..2", "--only", "kill,rot"], "unknown fault 'rot'"),
+        (["--seeds", "0..2", "--only", "kill,flood"], "unknown fault 'flood'"),
         (["--seeds", "0..2", "--bug", "nonsense"], "unknown bug 'nonsense'"),
         (["--seeds", "0..2", "--profile", "wild"], "'wild' is not one of"),
     ],
