@@ -29,6 +29,7 @@ from sim.hosts.history import History
 from sim.hosts.node import log_directories
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
 from sim.outages import Outages
+from sim.scenario.link_steps import FlipBits
 from sim.scenario.model import Scenario, broker_config, controller_config, load_scenario
 from sim.scenario.steps import AlterTopic, DeleteTopic
 from sim.seed_range import check_seed
@@ -188,7 +189,8 @@ class Run:
         lookout = Lookout(self.ghost, self.history)
         parked = ParkedFetches(self.jury, broker_config(scenario, 1).max_fetch_wait_ms)
         metadata = MetadataWitness(self.jury, controller_disk, join(CONTROLLER, METADATA_DIRECTORY))
-        calls = Calls(self.jury, Transport(scenario.network.transport))
+        flips_bits = any(isinstance(step, FlipBits) for step in scenario.steps)
+        calls = Calls(self.jury, Transport(scenario.network.transport), may_change=flips_bits)
         watch: ClusterWatcher = Watch(self.chronicle, self.witness, metadata, lookout, parked, calls)
         if reached is not None:
             watch = WatchedPoints(watch, reached)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from sim.scenario.base import Step
 from sim.scenario.disk_steps import DiskStep, HangDisk
-from sim.scenario.link_steps import FreezeClock, KillStart, SlowCpu
+from sim.scenario.link_steps import FlipBits, FreezeClock, KillStart, SlowCpu
 from sim.scenario.model import NetworkModel, Scenario
 from sim.scenario.steps import BreakDisk, Kill, LagMetadata, Lose, PartialWrite, Power, SlowDisk, StepClock
 
@@ -21,6 +21,7 @@ _NEVER: Mapping[type[Step], str] = {
     StepClock: "all processes have the machine's clock",
     FreezeClock: "all processes have the machine's clock",
     LagMetadata: "a process cannot be kept from reading one kind of message only",
+    FlipBits: "a proxy carries bytes and does not know records",
     SlowCpu: "nobody outside sees the steps of a process",
     KillStart: "nobody outside sees the changes that a start makes",
 }

@@ -83,10 +83,11 @@ class Calls:
 
     name = "calls"
 
-    def __init__(self, jury: Jury, transport: Transport) -> None:
+    def __init__(self, jury: Jury, transport: Transport, *, may_change: bool = False) -> None:
+        """With `may_change` calls may have another content when they arrive, by which they are not known again."""
         self._jury = jury
         # Datagrams are lost and come twice by themselves.
-        self._is_reliable = transport is Transport.STREAM
+        self._is_reliable = transport is Transport.STREAM and not may_change
         self._calls: dict[tuple[int, int, int], Sent] = {}
         self._streams: dict[tuple[int, int, str], Stream] = {}
         self._attempts: dict[tuple[int, int], Attempts] = {}

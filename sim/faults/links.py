@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import final
 
 from sim.faults.targets import Site, Targets
-from sim.scenario.link_steps import Clog, HangUp, Narrow
+from sim.scenario.link_steps import Clog, FlipBits, HangUp, Narrow
 from sim.scenario.steps import Cut, Heal, Isolate, Lose, Slow
 from sim.scenario.values import LinkPair
 from sim.world.network import Link
@@ -133,6 +133,18 @@ class LinkFaults:
             self._for_a_while(links, step.lasting, f"{step.narrow.text} is wide again", _widen)
         return bool(links)
 
+    def flip_bits(self, step: FlipBits) -> bool:
+        """Set the share of messages with records in which a bit flips."""
+        assert 0 <= step.share <= 100, step.share
+        links = self._targets.links(step.flip_bits, step)
+        for link in links:
+            link.flip_percent = step.share
+        if links:
+            what = step.flip_bits.text
+            self._site.tell(f"flip a bit in {step.share}% of the messages with records on {what}")
+            self._for_a_while(links, step.lasting, f"{what} flips no bits any more", _flip_nothing)
+        return bool(links)
+
     def hang_up(self, step: HangUp) -> bool:
         """Let the nodes on the left forget their connections with those on the right."""
         links = self._targets.links(step.hang_up, step)
@@ -150,6 +162,10 @@ class LinkFaults:
 
 def _uncut(link: Link) -> None:
     link.cuts = max(0, link.cuts - 1)
+
+
+def _flip_nothing(link: Link) -> None:
+    link.flip_percent = 0
 
 
 def _widen(link: Link) -> None:

@@ -30,7 +30,16 @@ from sim.scenario.disk_steps import (
     SaveDisk,
     WipeDisk,
 )
-from sim.scenario.link_steps import Clog, FreezeClock, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
+from sim.scenario.link_steps import (
+    Clog,
+    FlipBits,
+    FreezeClock,
+    HangUp,
+    KillStart,
+    Narrow,
+    RollingRestart,
+    SlowCpu,
+)
 from sim.scenario.steps import (
     AlterTopic,
     BreakDisk,
@@ -119,6 +128,7 @@ class Faults:
             Clog: self._links.clog,
             Narrow: self._links.narrow,
             HangUp: self._links.hang_up,
+            FlipBits: self._links.flip_bits,
             SlowCpu: self._machines.slow_cpu,
             KillStart: self._nodes.kill_start,
             RollingRestart: rolling.rolling_restart,

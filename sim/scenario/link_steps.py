@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from sim.scenario.base import FOR, FOR_DISK, Named, Step
-from sim.scenario.values import Duration, LinkField, Size, TargetField, parse_duration
+from sim.scenario.values import Duration, LinkField, Percent, Size, TargetField, parse_duration
 
 
 class Clog(Step):
@@ -22,6 +22,20 @@ class Narrow(Step):
     verb = "narrow"
     narrow: LinkField = Field(description="The links that are narrow.")
     to: Size = Field(description="What each carries in a second: at least `1 B`.")
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR)
+
+
+class FlipBits(Step):
+    """Flips a bit in the records of some messages on a link, past the checksum of TCP, as a bad network card does.
+
+    Brokers, followers and consumers check each batch, refuse it, and it is sent again. What is around the batches of a
+    message has no checksum, here as in Kafka, and stays as it is.
+    """
+
+    verb = "flip_bits"
+
+    flip_bits: LinkField = Field(description="The links that flip bits.")
+    share: Percent = Field(description="In which share of their messages with records.")
     lasting: Duration | None = Field(default=None, alias="for", description=FOR)
 
 

@@ -15,7 +15,16 @@ from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.shell.streams import STREAMS
 from sim.scenario.base import Named, Step, Strict
 from sim.scenario.disk_steps import DiskStep, FailDisk, FailSync, HangDisk, Rot
-from sim.scenario.link_steps import Clog, FreezeClock, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
+from sim.scenario.link_steps import (
+    Clog,
+    FlipBits,
+    FreezeClock,
+    HangUp,
+    KillStart,
+    Narrow,
+    RollingRestart,
+    SlowCpu,
+)
 from sim.scenario.source import Location, Source, parse_yaml
 from sim.scenario.steps import (
     BROKER_JOBS,
@@ -461,11 +470,11 @@ METHODS = tuple(
     sorted({path.rpartition("/")[2] for path in STREAMS} | {each.name for each in UNARY_BY_REQUEST.values()})
 )
 # The steps that clients may be targets of.
-_OF_LINKS = (Cut, Heal, Isolate, Slow, Lose, Clog, Narrow, HangUp)
+_OF_LINKS = (Cut, Heal, Isolate, Slow, Lose, Clog, Narrow, HangUp, FlipBits)
 # The steps whose verb has all that they strike, and that `_targets` need not know one by one.
 _OF_ONE_TARGET = (
     LagMetadata, DiskStep, Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock,
-    HangDisk,
+    HangDisk, FlipBits,
 )  # fmt: skip
 # The steps that only brokers may be targets of.
 _OF_BROKERS = (DiskStep, RollingRestart)

@@ -18,7 +18,16 @@ from sim.scenario.disk_steps import (
     SaveDisk,
     WipeDisk,
 )
-from sim.scenario.link_steps import Clog, FreezeClock, HangUp, KillStart, Narrow, RollingRestart, SlowCpu
+from sim.scenario.link_steps import (
+    Clog,
+    FlipBits,
+    FreezeClock,
+    HangUp,
+    KillStart,
+    Narrow,
+    RollingRestart,
+    SlowCpu,
+)
 from sim.scenario.values import Duration, LinkField, Percent, Shift, Size, TargetField
 
 Keep = Literal["none", "prefix", "subset", "torn", "all"]
@@ -246,7 +255,7 @@ class LagMetadata(Named):
 VERBS: tuple[type[Step], ...] = (
     Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,
     SlowDisk, StepClock, CreateTopic, DeleteTopic, AlterTopic, LagMetadata, *DISK_VERBS,
-    Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock, HangDisk,
+    Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock, HangDisk, FlipBits,
 )  # fmt: skip
 VERB_NAMES = tuple(kind.verb for kind in VERBS)
 
@@ -286,6 +295,7 @@ AnyStep = Annotated[
     | Annotated[RollingRestart, Tag("rolling_restart")]
     | Annotated[FreezeClock, Tag("freeze_clock")]
     | Annotated[HangDisk, Tag("hang_disk")]
+    | Annotated[FlipBits, Tag("flip_bits")]
     | Annotated[FailDisk, Tag("fail_disk")]
     | Annotated[FailSync, Tag("fail_sync")]
     | Annotated[LieSyncs, Tag("lie_syncs")]

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Protocol, final
 
 from cluster.core.messages import RequestBody
+from sim.world.flips import flip_in_records
 from sim.world.streams import Stream
 from sim.world.time import Actor, World
 from sim.world.trace import Trace
@@ -174,6 +175,8 @@ class Link:
         "clogs",
         "cuts",
         "extra_us",
+        "flip_percent",
+        "flips",
         "free_at_us",
         "generation",
         "held",
@@ -199,6 +202,9 @@ class Link:
         self.loss_percent = 0
         # The only method, such as `AlterPartition`, whose packets are lost; empty: those of all.
         self.lost_method = ""
+        # The share of frames with records in which a bit flips; the draws of that are made when it first happens.
+        self.flip_percent = 0
+        self.flips: Stream | None = None
         # The number of faults that clog the link now, and what waits for the last of them to end, in order.
         self.clogs = 0
         self.clogged: list[Packet] = []
@@ -215,6 +221,7 @@ class Link:
 
     def heal(self) -> None:
         self.cuts = self.extra_us = self.loss_percent = self.clogs = self.bytes_per_s = 0
+        self.flip_percent = 0
         self.lost_method = ""
         self.generation += 1
 
@@ -280,10 +287,12 @@ class Network:
         """Send a packet in `wait_us`, when the sender has ended its step, unless it is killed before."""
         dialer, target = connection.dialer, self._endpoints[connection.target]
         source, other = (dialer, target) if to_target else (target, dialer)
+        link = self.link(source.node_id, other.node_id)
+        if link.flip_percent and kind is Kind.FRAME:
+            data = self._flipped(link, data)
         packet = Packet(
             kind, connection, to_target, channel, data, source.sender, self._world.now_us + wait_us
         )
-        link = self.link(source.node_id, other.node_id)
         if link.bytes_per_s:
             wait_us += self._carrying_us(link, packet, wait_us)
         if link.clogs:
@@ -319,6 +328,20 @@ class Network:
         link.free_at_us = begins_us + len(packet.data) * 1_000_000 // link.bytes_per_s
         assert link.free_at_us >= sent_us, (link.free_at_us, sent_us)
         return link.free_at_us - sent_us
+
+    def _flipped(self, link: Link, data: bytes) -> bytes:
+        """Returns the frame as it arrives: a link that flips bits changes a share of those with records."""
+        if link.flips is None:
+            link.flips = Stream(self._world.draws, "flips", f"{link.source}->{link.target}")
+        if (
+            link.flips.below(100) >= link.flip_percent
+            or (flipped := flip_in_records(data, link.flips)) is None
+        ):
+            return data
+        self._trace.fields(
+            self._world.now_us, "network", "flipped", (("from", link.source), ("to", link.target))
+        )
+        return flipped
 
     def _loss_percent(self, link: Link, packet: Packet) -> int:
         """Returns the share of such packets that the link loses."""

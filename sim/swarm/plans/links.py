@@ -85,6 +85,11 @@ def _hang_up(ground: Ground, choices: Choices) -> list[Part]:
     return [{"hang_up": _link(ground, choices)}]
 
 
+def _flip_bits(ground: Ground, choices: Choices) -> list[Part]:
+    share = f"{choices.scale(1, 50, 'share')}%"
+    return [{"flip_bits": _link(ground, choices), "share": share, "for": choices.ms(AWAY_MS, "for")}]
+
+
 def _heal(ground: Ground, choices: Choices) -> list[Part]:
     return [{"heal": "all"}]
 
@@ -103,5 +108,6 @@ LINKS = (
     Fault(name="clog", family="net", percent=40, most=3, draw=_clog),
     Fault(name="narrow", family="net", percent=30, most=2, draw=_narrow),
     Fault(name="hang-up", family="net", percent=40, most=3, draw=_hang_up),
+    Fault(name="flip-bits", family="net", percent=20, most=2, draw=_flip_bits),
     Fault(name="heal", family="net", percent=10, most=1, draw=_heal),
 )  # fmt: skip

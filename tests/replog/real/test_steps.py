@@ -59,6 +59,7 @@ def test_a_step_that_processes_can_suffer_is_not_skipped(text: str) -> None:
         ("{partial_write: broker 1, log: t/0, byte: 9 B}", "midst"),
         ("{step_clock: broker 1, by: 5s}", "clock"),
         ("{hang_disk: broker 1, for: 1s}", "disk"),
+        ("{flip_bits: all -> all, share: 1%}", "records"),
         ("{freeze_clock: broker 1, for: 1s}", "clock"),
         ("{lag_metadata: broker 1, for: 1s}", "message"),
     ],
@@ -79,7 +80,7 @@ def test_every_verb_of_a_scenario_is_carried_out_or_one_of_those_that_are_always
     assert {kind.verb for kind in set(VERBS) - carried_out()} == {
         "power", "partial_write", "break_disk", "slow_disk", "step_clock", "lag_metadata", "slow_cpu",
         "kill_start", "freeze_clock", "hang_disk",
-        "rot", "fail_disk", "fail_sync", "lie_syncs", "wipe_disk", "save_disk", "restore_disk",
+        "rot", "flip_bits", "fail_disk", "fail_sync", "lie_syncs", "wipe_disk", "save_disk", "restore_disk",
     }  # fmt: skip
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 import pytest
 
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.model import ScenarioError, parse_scenario
+from storage.batch import RecordBatch
 
 HEAD = """\
 scenario: links
@@ -104,3 +107,31 @@ def test_a_bad_step_is_refused_with_its_line(step: str, words: str) -> None:
     with pytest.raises(ScenarioError) as refused:
         parse_scenario(f"{HEAD % 'stream'}  - {{at: 2s, {step}}}\n", "bad.yaml")
     assert str(refused.value).startswith("bad.yaml:11: ") and words in str(refused.value)
+
+
+FLIPS = "  - {at: 2s, flip_bits: %s, share: 40%%, for: 3s}\n"
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        "clients -> leader(t/0)",
+        "leader(t/0) -> follower(t/0)",
+        "leader(t/0) -> clients",
+        "controller -> others",
+    ],
+)
+def test_records_with_a_flipped_bit_are_refused_and_sent_again(links: str) -> None:
+    trace = BytesIO()
+    text = HEAD % "stream" + FLIPS % links + "  - {at: 2500ms, kill: leader(t/0), down: 100ms}\n"
+    result = run_scenario(parse_scenario(text), 1, trace_file=trace)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    assert b'"flipped"' in trace.getvalue() and has_line(result, "5.000 s", "flips no bits any more")
+    assert result.operations["ok"] == sum(result.operations.values())
+
+
+def test_a_follower_that_takes_records_with_a_flipped_bit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RecordBatch, "check_valid", lambda *_: None)
+    steps = FLIPS % "leader(t/0) -> follower(t/0)"
+    result = run_scenario(parse_scenario(HEAD % "stream" + steps), 1)
+    assert result.verdict is Verdict.VIOLATED
