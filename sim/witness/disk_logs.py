@@ -101,7 +101,8 @@ class DiskLogs:
         """Returns whether the broker's log can be read, and its first record as late as `timestamp`, from its start on.
 
         The record is its offset and its timestamp; None without one. A compacted log cannot be read: its files may be
-        about to be replaced.
+        about to be replaced. Nor is an answer known where the first segment that is so late has such records below the
+        log start alone: it is the only one that is searched, as in Kafka (RD8).
         """
         if partition in self._compacted:
             return False, None
@@ -109,13 +110,16 @@ class DiskLogs:
         reader.read_all()
         if reader.unsound:
             return False, None
-        for place, data in reader.batches():
-            if place.newest_ms < timestamp or place.mark.next_offset <= log_start:
-                continue
+        late = ((place, data) for place, data in reader.batches() if place.newest_ms >= timestamp)
+        path = ""
+        for place, data in late:
+            path = path or place.path
+            if place.path != path:
+                return False, None
             for record in RecordBatch(data, 0, place.size_bytes).records():
                 if record.timestamp >= timestamp and record.offset >= log_start:
                     return True, (record.offset, record.timestamp)
-        return True, None
+        return not path, None
 
     def _new_reader(self, broker: int, partition: str) -> LogReader:
         directory = self._directory_of(broker, partition)
