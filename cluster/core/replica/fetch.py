@@ -110,7 +110,19 @@ class FetchHandler:
                 self.purgatory.take(number)
 
     def _is_enough(self, request: FetchRequest, reading: _Reading) -> bool:
-        return reading.size_bytes >= max(0, request.min_bytes)
+        """Whether the answer need not wait for more: an answer that may hold less than `min_bytes` never would have it.
+
+        Kafka: KafkaApis.handleFetchRequest, where the limits of single partitions do not count.
+        """
+        least = request.min_bytes
+        if least > 1:
+            of_partitions = sum([asked.max_bytes for asked in request.partitions])
+            least = min(least, self._limit(request), of_partitions)
+        return reading.size_bytes >= max(0, least)
+
+    def _limit(self, request: FetchRequest) -> int:
+        """Returns the most bytes of an answer; a first batch may exceed them."""
+        return min(request.max_bytes, self._context.config.fetch_max_bytes)
 
     def _views(self, request: FetchRequest) -> tuple[LogView, ...]:
         views: list[LogView] = []
@@ -174,7 +186,7 @@ class FetchHandler:
         """
         answers: list[FetchPartitionResponse] = []
         size_bytes, is_final = 0, False
-        limit = min(request.max_bytes, self._context.config.fetch_max_bytes)
+        limit = self._limit(request)
         for asked in request.partitions:
             answer = self.read_partition(
                 now_ms, request, asked, room=limit - size_bytes, is_first=size_bytes == 0, counts=counts

@@ -47,6 +47,17 @@ def test_pro8_a_fetch_waits_until_min_bytes_are_there() -> None:
     assert answer is not None and len(answer.records) >= 150
 
 
+def test_pro8_a_fetch_does_not_wait_for_more_bytes_than_its_answer_may_hold() -> None:
+    asks_less = leading()
+    asks_less.append(b"a" * 80, b"b" * 80)
+    by_request = fetched(asks_less.fetch_effects(2, 0, max_wait_ms=500, min_bytes=4_096, max_bytes=1))
+    assert by_request is not None and by_request.records
+    answers_less = leading(fetch_max_bytes=1)
+    answers_less.append(b"a" * 80, b"b" * 80)
+    by_broker = fetched(answers_less.fetch_effects(2, 0, max_wait_ms=500, min_bytes=4_096))
+    assert by_broker is not None and by_broker.records
+
+
 def test_pro8_no_wait_is_answered_at_once() -> None:
     setup = leading()
     assert fetched(setup.fetch_effects(2, 0, max_wait_ms=0)) is not None
