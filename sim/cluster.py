@@ -8,6 +8,11 @@ from typing import Protocol, final
 from cluster.core.broker.broker import Broker
 from cluster.core.controller.controller import Controller
 from cluster.core.messages import CONTROLLER_ID, TopicPartition
+from sim.buggify import settings
+from sim.buggify.buggify import Buggify
+from sim.buggify.disks import DiskPoints
+from sim.buggify.host import HostPoints
+from sim.buggify.links import LinkPoints
 from sim.disk import SimDisk
 from sim.disk.costs import DiskCosts
 from sim.faults.topics import create_request
@@ -27,6 +32,8 @@ from storage.draws import Draws
 FIRST_CLIENT_ID = 2001
 # The name of the controller's node, and the directory of its log.
 CONTROLLER = "controller"
+# The steps of a coarse clock.
+COARSE_MS = 10
 
 
 class ClusterWatcher(NodeWatcher, ProducerWatcher, Protocol):
@@ -41,8 +48,10 @@ def broker_name(number: int) -> str:
 class Machines:
     """The clocks and the disks of the scenario's nodes and clients, by name, each made when it is first asked for."""
 
-    def __init__(self, scenario: Scenario, world: World) -> None:
+    def __init__(self, scenario: Scenario, world: World, buggify: Buggify | None = None) -> None:
         self._scenario, self._world = scenario, world
+        # None where all points are off.
+        self.buggify = buggify
         self._clocks: dict[str, Clock] = {}
         self._disks: dict[str, SimDisk] = {}
 
@@ -53,9 +62,12 @@ class Machines:
             model = self._scenario.cluster.clocks
             clock = self._clocks[name] = Clock(
                 self._world, offset_us=self._drawn(model.offset, "offset", name),
-                drift_ppm=self._drawn(model.drift, "drift", name),
+                drift_ppm=self._drawn(model.drift, "drift", name), grain_ms=self._grain_ms(name),
             )  # fmt: skip
         return clock
+
+    def _grain_ms(self, name: str) -> int:
+        return COARSE_MS if self.buggify is not None and self.buggify.fires("clock-coarse", name) else 1
 
     def _drawn(self, most: int, what: str, name: str) -> int:
         """Returns a number from `-most` to `most`."""
@@ -68,6 +80,7 @@ class Machines:
             model = self._scenario.cluster.disk
             disk = self._disks[name] = new_disk(self._world, name, self.clock(name))
             disk.meter.costs = DiskCosts(call_us=model.call, mib_us=model.mebibyte, sync_us=model.sync)
+            disk.points = DiskPoints(self.buggify, name) if self.buggify is not None else None
         return disk
 
     def broker_disks(self) -> dict[int, SimDisk]:
@@ -109,26 +122,37 @@ class Cluster:
         first_id = FIRST_CLIENT_ID + len(self.producers) + len(self.consumers)
         self.seekers = self._make_seekers(first_id)
         self.clients: Sequence[ProducerShell | ConsumerShell] = [*self.producers, *self.consumers]
+        if machines.buggify is not None:
+            self._set_points(machines.buggify)
         self.partitions = [
             TopicPartition(name, partition)
             for name, topic in scenario.topics.items()
             for partition in range(topic.partitions)
         ]
 
+    def _set_points(self, buggify: Buggify) -> None:
+        """Let buggify points fire at the network and at each shell."""
+        assert self.network.points is None, "points are set once"
+        self.network.points = LinkPoints(buggify)
+        for shell in (*self.brokers.values(), self.controller, self.admin, *self.clients):
+            shell.points = HostPoints(buggify, shell.name)
+
     def _broker(self, number: int) -> Node:
-        config = broker_config(self.scenario, number)
-        directories = log_directories(self.scenario.cluster.directories)
+        config, buggify = broker_config(self.scenario, number), self._machines.buggify
+        directories, name = log_directories(self.scenario.cluster.directories), broker_name(number)
 
         def make_core(file_system: FileSystem, draws: Draws) -> NodeCore:
-            return Broker(config, file_system, directories, draws)
+            own = config if buggify is None else settings.broker_config(buggify, name, config)
+            return Broker(own, file_system, directories, draws)
 
-        return self._node(broker_name(number), number, make_core, directories)
+        return self._node(name, number, make_core, directories)
 
     def _controller(self) -> Node:
-        config = controller_config(self.scenario)
+        config, buggify = controller_config(self.scenario), self._machines.buggify
 
         def make_core(file_system: FileSystem, draws: Draws) -> NodeCore:
-            return Controller(config, file_system, CONTROLLER, draws)
+            own = config if buggify is None else settings.controller_config(buggify, CONTROLLER, config)
+            return Controller(own, file_system, CONTROLLER, draws)
 
         return self._node(CONTROLLER, CONTROLLER_ID, make_core, log_directories(1))
 

@@ -295,7 +295,12 @@ def _print(result: RunResult, *, with_story: bool) -> None:
         for line in result.story:
             click.echo(line)
         click.echo()
-    for line in (*operation_lines(result), *verdict_lines(result)):
+    for line in operation_lines(result):
+        click.echo(line)
+    if result.buggify:
+        fired = sum(result.buggify.values())
+        click.echo(f"buggify: {len(result.buggify)} points on, fired {fired} times")
+    for line in verdict_lines(result):
         click.echo(line)
     click.echo(f"events: {result.events} in {result.simulated_ms / 1000:g} simulated seconds")
     click.echo(f"trace hash: {result.trace_hash}")

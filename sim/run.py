@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, final
 
 from cluster.core.controller.metadata_log import METADATA_DIRECTORY
 from cluster.core.messages import TopicPartition
 from sim.anomalies.recording import write_history
+from sim.buggify.buggify import Buggify
 from sim.bugs import install
 from sim.bundled import find_scenario
 from sim.checkers.base import Jury, Violation
@@ -77,10 +79,16 @@ class RunResult:
     starved_because: str
     # The faults that never struck, in words: each waited in vain or found nothing to strike.
     never_struck: tuple[str, ...] = ()
+    # How often each buggify point fired that was on.
+    buggify: Mapping[str, int] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, object]:
-        """Returns the result as `replog sim run --json` prints it; the story is left out."""
-        return {
+        """Returns the result as `replog sim run --json` prints it; the story is left out.
+
+        `buggify` is there for scenarios that have buggify points.
+        """
+        fired = {"buggify": dict(self.buggify)} if self.buggify else {}
+        return fired | {
             "scenario": self.scenario,
             "seed": self.seed,
             "verdict": self.verdict.value,
@@ -175,7 +183,8 @@ class Run:
             self.ghost, [*all_checkers(self.ghost), *onlookers], now_us=lambda: self.world.now_us,
             on_violation=lambda found: self.chronicle.tell(f"VIOLATED {found.checker}: {found.what}"),
         )  # fmt: skip
-        machines = Machines(scenario, self.world)
+        self.buggify = self._points()
+        machines = Machines(scenario, self.world, self.buggify)
         self.logs = DiskLogs(
             self.jury, machines.broker_disks(), log_directories(scenario.cluster.directories)
         )
@@ -203,6 +212,18 @@ class Run:
             topics=scenario.topics, tell=self.chronicle.tell, misses=self.misses,
         )  # fmt: skip
         self.faults = Faults(site, scenario.steps, lookout)
+
+    def _points(self) -> Buggify | None:
+        """Returns the buggify points of the run; None if the scenario has none."""
+        model = self.scenario.buggify
+        if not model.points:
+            return None
+        return Buggify(
+            self.world.draws, model.points, percent=model.chance,
+            on_fire=lambda point, place: self.trace.fields(
+                self.world.now_us, place, "buggify", (("point", point),)
+            ),
+        )  # fmt: skip
 
     def go(self, replay: str) -> RunResult:
         """Run from the start to the verdict; `replay` is the command that repeats the run."""
@@ -252,6 +273,8 @@ class Run:
         self.chronicle.tell("heal everything; the cluster has to agree now")
         unfired, never_struck = self._misses()
         self.faults.heal_all()
+        if self.buggify is not None:
+            self.buggify.end()
         for producer in self.cluster.producers:
             producer.finish()
         for seeker in self.cluster.seekers:
@@ -312,4 +335,5 @@ class Run:
             excuses=tuple(self.ghost.excuses),
             starved_because=starved_because,
             never_struck=never_struck,
+            buggify={} if self.buggify is None else self.buggify.fired,
         )

@@ -35,7 +35,7 @@ ORDERS = {
     "sim": (
         "commands shrink view determinism detection swarm seeds_output seeds cpu_limit run seed_range bundled"
         " result_lines judgement sometimes outages cluster watch story witness faults anomalies checkers hosts disk"
-        " world scenario bugs"
+        " world scenario buggify bugs"
     ),
     "sim.shrink": (
         "commands report telling likelihood again critical_pair reordering replay passes events surroundings"

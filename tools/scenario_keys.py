@@ -24,6 +24,7 @@ from pydantic_core import PydanticUndefined
 from sim.scenario.base import Named, Step
 from sim.scenario.model import (
     SETTINGS,
+    BuggifyModel,
     ClockModel,
     ClusterModel,
     ConsumerModel,
@@ -53,6 +54,7 @@ PARTS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("`cluster.disk`", DiskModel),
     ("`cluster.clocks`", ClockModel),
     ("`network`", NetworkModel),
+    ("`buggify`", BuggifyModel),
     ("`topics`: each of them, under its name", TopicModel),
     ("`producers`: each of the list", ProducerModel),
     ("`consumers`: each of the list", ConsumerModel),

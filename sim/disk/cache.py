@@ -10,6 +10,7 @@ import errno
 from collections.abc import Callable
 from typing import final
 
+from sim.buggify.disks import DiskPoints
 from sim.disk.costs import DiskCosts, Meter
 from sim.disk.faults import MUTATING, WRITES, ArmedFaults, Interruption
 from sim.disk.file import Fate, FileNode
@@ -41,6 +42,8 @@ class PageCache:
         self.call_log: list[str] | None = None
         # Called with the verb and the path before each mutating call.
         self.observer: Callable[[str, str], None] | None = None
+        # The buggify points of the disk; None where all of them are off.
+        self.points: DiskPoints | None = None
         # Grows with each change of a name: as long as it stays, each path names the same file.
         self.names_version = 0
         self._draws = draws
@@ -82,6 +85,8 @@ class PageCache:
             self.meter.sync()
         else:
             self.meter.call(size_bytes)
+        if self.points is not None:
+            self.meter.wait(self.points.sync_us() if verb in _SYNCS else self.points.call_us())
         if self.call_log is not None:
             self.call_log.append(" ".join((verb, path, *map(str, detail))))
         return self.strike(verb, path, size_bytes)
@@ -119,6 +124,24 @@ class PageCache:
         node.sync()
         if not node.changes:
             self.dirty_files.pop(node.number, None)
+
+    def maybe_write_back(self, node: FileNode) -> bool:
+        """Make the file durable without a sync, if a buggify point says so. Returns whether it did.
+
+        What a failed sync has lost stays lost, and a disk whose syncs lie writes nothing by itself either.
+        """
+        if self.points is None or self.faults.syncs_lie or not self.points.writes_back():
+            return False
+        if any(change.fate is not Fate.PENDING for change in node.changes):
+            return False
+        self.sync_file(node)
+        assert not node.changes, (node.number, len(node.changes))
+        return True
+
+    def maybe_write_names_back(self, directory: DirectoryNode) -> None:
+        """Make the names of a directory durable without a sync, if a buggify point says so."""
+        if self.points is not None and self.points.writes_names_back():
+            self.sync_names(directory)
 
     def change_modified(self, node: Node, modified_ms: int) -> None:
         node.modified_ms = modified_ms

@@ -26,13 +26,22 @@ class Meter:
     `slow_us` is what a fault adds to each call until the time `slow_until_us`; no call returns before `hung_until_us`.
     """
 
-    __slots__ = ("_bytes", "_calls", "_syncs", "costs", "hung_until_us", "slow_until_us", "slow_us")
+    __slots__ = (
+        "_bytes",
+        "_calls",
+        "_syncs",
+        "_waited_us",
+        "costs",
+        "hung_until_us",
+        "slow_until_us",
+        "slow_us",
+    )
 
     def __init__(self, costs: DiskCosts) -> None:
         self.costs = costs
         self.slow_us, self.slow_until_us = 0, UNTIL_HEALED
         self.hung_until_us = 0
-        self._calls = self._syncs = self._bytes = 0
+        self._calls = self._syncs = self._bytes = self._waited_us = 0
 
     def call(self, size_bytes: int = 0) -> None:
         """Count a call that moves that many bytes."""
@@ -41,6 +50,11 @@ class Meter:
 
     def sync(self) -> None:
         self._syncs += 1
+
+    def wait(self, us: int) -> None:
+        """Count a call that takes so much longer than it costs."""
+        assert us >= 0, us
+        self._waited_us += us
 
     def take_us(self, now_us: int) -> int:
         """Returns what the calls since the last `take_us` cost, if the first of them is made now.
@@ -54,9 +68,10 @@ class Meter:
             + self._syncs * costs.sync_us
             + slow_us
             + self._bytes * costs.mib_us // _MIB
+            + self._waited_us
         )
         if self.hung_until_us > now_us and (self._calls or self._syncs):
             spent_us += self.hung_until_us - now_us
-        self._calls = self._syncs = self._bytes = 0
+        self._calls = self._syncs = self._bytes = self._waited_us = 0
         assert spent_us >= 0, spent_us
         return spent_us

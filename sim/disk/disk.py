@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
 from typing import final
 
+from sim.buggify.disks import DiskPoints
 from sim.disk.cache import PageCache
 from sim.disk.costs import Meter
 from sim.disk.faults import MUTATING, READ_OR_MUTATE, WRITES, Applied, Refusal, Trigger
@@ -46,6 +47,15 @@ class SimDisk:
     def names_version(self) -> int:
         """Grows with each change of a name: as long as it stays, each path names the same file."""
         return self._cache.names_version
+
+    @property
+    def points(self) -> DiskPoints | None:
+        """The buggify points of the disk; None where all of them are off."""
+        return self._cache.points
+
+    @points.setter
+    def points(self, points: DiskPoints | None) -> None:
+        self._cache.points = points
 
     @property
     def meter(self) -> Meter:

@@ -234,13 +234,25 @@ class SimFile:
         self.is_unsynced = True
         stop = self._cache.begin(verb, self._path, position, len(data))
         if stop is None:
-            self._cache.change_file(self._node).write(self._cache.next_sequence(), position, data)
+            self._write_parts(position, data)
             return
         count = stop.share(len(data))
         if count:
             part = memoryview(data)[:count]
             self._cache.change_file(self._node).write(self._cache.next_sequence(), position, part)
         stop.end()
+
+    def _write_parts(self, position: int, data: Buffer) -> None:
+        """Write all of `data`; a buggify point may split the write, and may make the file durable."""
+        node, points = self._cache.change_file(self._node), self._cache.points
+        first = len(data) if points is None else points.first_part(len(data))
+        if first == len(data):
+            node.write(self._cache.next_sequence(), position, data)
+        else:
+            view = memoryview(data)
+            node.write(self._cache.next_sequence(), position, view[:first])
+            node.write(self._cache.next_sequence(), position + first, view[first:])
+        self._cache.maybe_write_back(node)
 
     def _resize(self, verb: str, length: int) -> None:
         if self._node.live_maps and length < self._node.length:
@@ -459,6 +471,8 @@ class SimFileSystem:
             self._cache.change_names(change)
         if stop is not None:
             stop.end()
+        for directory in change.directories():
+            self._cache.maybe_write_names_back(directory)
 
     def _check_replaceable(self, node: Node, replaced: Node | None, new: str) -> None:
         if replaced is None or node is replaced:

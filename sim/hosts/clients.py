@@ -32,6 +32,7 @@ from cluster.core.messages import (
     ProduceRequest,
     TopicPartition,
 )
+from sim.buggify.settings import consumer_config, producer_config
 from sim.hosts.history import FILL, History, Move, Outcome, ReadOperation, SendOperation
 from sim.hosts.lives import ClientShell
 from sim.hosts.shell import Shell, Watcher
@@ -160,7 +161,10 @@ class ProducerShell(ClientShell):
     def _live(self) -> None:
         assert not self._open, f"{self.name} sent before it began"
         name = ("core", self.name) if self.starts == 1 else ("core", self.name, self.starts)
-        self.producer = ProducerCore(self._config, self.world.draws.child(*name))
+        config = self._config
+        if self.points is not None:
+            config = producer_config(self.points.buggify, self.name, config)
+        self.producer = ProducerCore(config, self.world.draws.child(*name))
         self.core = self.producer
         self.perform(self.producer.start(self.clock.now_ms()))
         self._is_sending = not self._is_finished
@@ -194,15 +198,26 @@ class ProducerShell(ClientShell):
     def _next_send(self) -> None:
         half = self._interval_us // 2
         delay_us = half + self._jitter.below(2 * half + 1)
+        if self.points is not None:
+            delay_us += self.points.lull_us()
         self.world.after(self.actor, delay_us, self._on_pace, self.life_number)
 
     def _on_pace(self, life_number: int) -> None:
         if self._is_sending and life_number == self.life_number:
             if not self.paused:
-                self.send_one()
+                self._send_some()
             if self.model.records is not None and self._sent >= self.model.records:
                 self.finish()
             self._next_send()
+
+    def _send_some(self) -> None:
+        """Send a record of the steady rate, and perhaps a burst where the scenario does not count them."""
+        is_endless = self.model.records is None
+        burst = self.points.burst() if self.points is not None and is_endless else 0
+        for _ in range(1 + burst):
+            # What one record sets off may end the process.
+            if self._is_sending:
+                self.send_one()
 
     def pause(self) -> None:
         super().pause()
@@ -318,7 +333,10 @@ class ConsumerShell(ClientShell):
 
     def _live(self) -> None:
         assert self.partitions, f"{self.name} reads nothing"
-        self.consumer = ConsumerCore(self._config)
+        config = self._config
+        if self.points is not None:
+            config = consumer_config(self.points.buggify, self.name, config)
+        self.consumer = ConsumerCore(config)
         self.core = self.consumer
         starts: list[tuple[TopicPartition, int | OffsetReset]] = [
             (each, self.positions.get(str(each), OffsetReset.EARLIEST)) for each in self.partitions

@@ -12,7 +12,7 @@ from cluster.core.connection.incoming import IncomingCall, IncomingStream
 from cluster.core.connection.rooms import UNARY, Rooms
 from cluster.core.messages import RequestBody, ResponseBody
 from cluster.shell.streams import CODEC, STREAMS, why_refused
-from sim.hosts.outbound import WINDOW_BYTES, read
+from sim.hosts.outbound import read
 from sim.world.network import Channel, Connection, Endpoint, Exchange, Kind, Network, Packet, Transport
 
 
@@ -218,7 +218,7 @@ class Listener:
         lane = channel.back
         is_datagram = self._network.transport is Transport.DATAGRAM
         while stream.has_frame:
-            lane.is_blocked = lane.unread_bytes >= WINDOW_BYTES
+            lane.is_blocked = lane.unread_bytes >= lane.window_bytes
             if lane.is_blocked:
                 return
             frame = stream.next_frame()

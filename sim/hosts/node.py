@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Protocol, final
 
@@ -163,9 +164,11 @@ class Node(Shell):
         life_number = self.life_number
         if self.start_ends_in:
             self.disk.arm_crash(self.start_ends_in)
+        handles = None if self.disk.points is None else self.disk.points.handles()
         try:
             core = self._make_core(
-                self.disk.file_system(self.life), self.world.draws.child("core", self.name, self.starts)
+                self.disk.file_system(self.life, handles),
+                self.world.draws.child("core", self.name, self.starts),
             )
             self.core = core
             effects = core.start(self.clock.now_ms())
@@ -178,6 +181,8 @@ class Node(Shell):
                 self.disk.disarm()
             if self.life_number == life_number:
                 self._wait_us += self._disk_us()
+                if self.points is not None:
+                    self._wait_us += self.points.start_us()
                 self._busy_until_us = self.world.now_us + self._wait_us
                 self._note_stillness(self._wait_us)
                 self.perform(effects)
@@ -192,9 +197,25 @@ class Node(Shell):
 
     def crash(self) -> None:
         """End the process as `kill -9` does."""
+        if self.points is not None and self._may_work_before_crash() and self.points.works_before_crash():
+            self._work_before_crash()
         self.life.kill()
         self.disk.crash_process()
         self._end(Ending.CRASH)
+
+    def _may_work_before_crash(self) -> bool:
+        """Whether a job waits that could have done its work in this moment."""
+        is_whole = not self.life.dead and not self.disk.has_faults
+        return is_whole and bool(self._jobs) and not self._has_worked
+
+    def _work_before_crash(self) -> None:
+        """Do the work of the first job; nobody learns how it ended."""
+        assert not self.life.dead, self.name
+        self.trace.fields(
+            self.world.now_us, self.name, "job", (("job", self._jobs[0].job), ("of", self._jobs[0].kind))
+        )
+        with suppress(Exception):
+            self._jobs[0].work()
 
     def lose_power(self, keep: PowerLoss) -> None:
         """Cut the machine's power; `keep` says which un-synced changes survive."""
@@ -323,6 +344,8 @@ class Node(Shell):
         # The part of the first job that became due while the node was paused.
         self._due_part: JobPart | None = None
         self._job_error: Exception | None = None
+        # Whether the first job has done its work, or is kept from it by the fault that waited for that moment.
+        self._has_worked = False
 
     def _handle(self, turn: list[Queued]) -> None:
         try:
@@ -345,6 +368,9 @@ class Node(Shell):
         kind, self._job_began_us = self._jobs[0].kind, self.world.now_us
         lasting_us = JOB_US + self._job_time.exponential(self._job_means_us.get(kind, JOB_MEAN_US))
         until_us = self._job_time.below(lasting_us)
+        if self.points is not None:
+            lasting_us, until_us = self.points.job_us(lasting_us, until_us)
+        self._has_worked = False
         part = (self._work, (self.life_number, lasting_us - until_us))
         self.world.after(self.actor, until_us, self._on_job_time, part)
 
@@ -364,7 +390,7 @@ class Node(Shell):
         self.trace.fields(self.world.now_us, self.name, "job", (("job", job.job), ("of", job.kind)))
         if self._reaches("before", job.kind):
             return
-        self._job_error = None
+        self._job_error, self._has_worked = None, True
         self._disk_us()
         try:
             job.work()
@@ -397,7 +423,7 @@ class Node(Shell):
         assert not self.life.dead, (self.name, side, kind)
         assert self.core is not None, (self.name, side, kind)
         strike = self._crash_point[2]
-        self._crash_point = None
+        self._crash_point, self._has_worked = None, True
         strike()
         return self.core is None
 

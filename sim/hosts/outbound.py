@@ -25,8 +25,6 @@ from sim.world.network import (
 )
 from sim.world.time import Actor, World
 
-# What may be written to a channel before the other side has read it, as in HTTP/2.
-WINDOW_BYTES = 1 << 16
 _CONNECT = "connect "
 
 
@@ -185,7 +183,7 @@ class Dialer:
             peer.streams[channel.number] = stream
         lane = channel.there
         while stream.has_frame:
-            lane.is_blocked = lane.unread_bytes >= WINDOW_BYTES
+            lane.is_blocked = lane.unread_bytes >= lane.window_bytes
             if lane.is_blocked:
                 return False
             frame = stream.next_frame()
@@ -411,6 +409,6 @@ def read(network: Network, channel: Channel, packet: Packet, *, to_target: bool)
     lane = channel.back if to_target else channel.there
     lane.unread_bytes -= len(packet.data)
     assert lane.unread_bytes >= 0, (channel.path, lane.unread_bytes)
-    if lane.is_blocked and lane.unread_bytes < WINDOW_BYTES:
+    if lane.is_blocked and lane.unread_bytes < lane.window_bytes:
         lane.is_blocked = False
         network.send(Kind.CREDIT, packet.connection, 0, to_target=to_target, channel=channel)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeGuard
 
 from cluster.core.connection.bootstrap import Bootstrap
@@ -30,8 +31,9 @@ from cluster.core.effects import (
     SetTimer,
     Stop,
 )
-from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
+from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
 from cluster.core.messages import RequestBody, ResponseBody
+from sim.buggify.host import HostPoints
 from sim.hosts.inbound import Listener
 from sim.hosts.outbound import Dialer
 from sim.hosts.timers import Timers
@@ -124,6 +126,8 @@ class Shell:
         self.resumed_us = 0
         self.clock = clock if clock is not None else Clock(world)
         self.core: Core | None = None
+        # The buggify points that may fire here; None where all of them are off.
+        self.points: HostPoints | None = None
         # Connections of earlier lives that their other sides were not told of yet.
         self._orphans: list[Connection] = []
         self.actor = Actor(world.draws, name)
@@ -217,6 +221,11 @@ class Shell:
             self._dialer.on_broken(dialed)
         self._go_on()
 
+    def _on_hang_up(self, token: tuple[int, int]) -> None:
+        life_number, node_id = token
+        if life_number == self.life_number and self.core is not None:
+            self.hang_up(node_id)
+
     def on_broken(self, connection: Connection) -> None:
         """Learns from the machine that a connection is lost."""
         if not self._dialer.on_broken(connection):
@@ -232,6 +241,11 @@ class Shell:
             self._inbound[call] = (exchange, answer)
             self._watcher.on_accepted(self, exchange)
         self._inbox.append((Request(call=call, body=exchange.body), exchange))
+        if answer is not None and self.points is not None and self.points.repeats(exchange.body):
+            again = Exchange(
+                source=exchange.source, body=exchange.body, path=exchange.path, sent_us=exchange.sent_us
+            )
+            self.accept(again, None)
         return call
 
     def ask_itself(self, body: RequestBody) -> None:
@@ -257,6 +271,10 @@ class Shell:
         """Receives the answer to a call of the core; one to a life that has just ended is dropped."""
         if self.core is None:
             return
+        if self.points is not None:
+            body = self.points.answer(body)
+            if type(body) is not TransportError and self.points.hangs_up():
+                self.world.after(self.actor, 0, self._on_hang_up, (self.life_number, source))
         self._watcher.on_answered(self, call, body)
         self._bootstrap.on_answer(call, body)
         self._pass_on(call, body, source, sent_us)
@@ -275,6 +293,8 @@ class Shell:
     def _go_on(self) -> None:
         if not self._inbox or self.paused or self._is_waking:
             return
+        if self.points is not None and self.world.now_us >= self._busy_until_us:
+            self._busy_until_us = self.world.now_us + self.points.gathering_us()
         if self.world.now_us < self._busy_until_us:
             self._wake_later()
         else:
@@ -300,12 +320,18 @@ class Shell:
         turn = [inbox.popleft()]
         has_two = inbox and type(inbox[0][0]) is Request and type(turn[0][0]) is Request
         if has_two and takes_many(self.core):
-            while inbox and type(inbox[0][0]) is Request:
+            most = self._turn_limit()
+            while inbox and type(inbox[0][0]) is Request and len(turn) < most:
                 turn.append(inbox.popleft())
         self._handle(turn)
         # The inbox of a new life is another one.
         if inbox and inbox is self._inbox:
             self._wake_later()
+
+    def _turn_limit(self) -> int:
+        """Returns how many requests go into the step for which one was taken from the inbox."""
+        waiting = 1 + len(self._inbox)
+        return waiting if self.points is None else self.points.turn_limit(waiting)
 
     def _handle(self, turn: list[Queued]) -> None:
         core, now_us = self.core, self.world.now_us
@@ -327,6 +353,8 @@ class Shell:
             return
         cost_us = HANDLING_US * len(turn) + self._cost.below(HANDLING_SPREAD_US) + self._disk_us()
         cost_us += self.slow_us
+        if self.points is not None:
+            cost_us += self.points.step_us()
         self._wait_us = cost_us
         self._busy_until_us = now_us + cost_us
         if cost_us > LONG_STEP_US:
@@ -384,6 +412,8 @@ class Shell:
             chosen = self._bootstrap.choose(effect.call)
             assert chosen is not None, f"{self.name} has no address"
             target = chosen
+        if self.points is not None:
+            effect = replace(effect, body=self.points.request(effect.body))
         self._watcher.on_sent(self, effect, target)
         self._dialer.send(effect, target)
 
@@ -392,19 +422,27 @@ class Shell:
         # A request with acks=0, or one whose sender has left, is not here.
         if asked is not None:
             exchange, answer = asked
-            self._watcher.on_reply(self, exchange, effect.body)
-            answer(effect.body)
+            body = effect.body if self.points is None else self.points.reply(effect.body)
+            self._watcher.on_reply(self, exchange, body)
+            answer(body)
         elif effect.call in self._left:
             self._watcher.on_idle_reply(self, effect.body)
 
     def _set_timer(self, effect: SetTimer) -> None:
-        self._timers.set(effect.key, max(self.clock.delay_us(effect.at_ms), self._wait_us))
+        delay_us = max(self.clock.delay_us(effect.at_ms), self._wait_us)
+        if self.points is not None:
+            delay_us = self.points.timer_us(self.world.now_us, delay_us)
+        self._timers.set(effect.key, delay_us)
 
     def _cancel_timer(self, effect: CancelTimer) -> None:
         self._timers.cancel(effect.key)
 
     def _on_timer(self, key: str) -> None:
-        self.feed(TimerFired(key=key))
+        if self._inbox and self.points is not None and self.points.timer_overtakes():
+            self._inbox.appendleft((TimerFired(key=key), None))
+            self._go_on()
+        else:
+            self.feed(TimerFired(key=key))
 
     def _run_job(self, effect: RunJob) -> None:
         raise AssertionError(f"{self.name} has no disk for job {effect.kind}")

@@ -13,6 +13,7 @@ from cluster.core.config import BrokerConfig
 from cluster.core.controller.config import ControllerConfig
 from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.shell.streams import STREAMS
+from sim.buggify.points import POINTS
 from sim.scenario.base import Named, Step, Strict
 from sim.scenario.disk_steps import DiskStep, FailDisk, FailSync, HangDisk, Rot
 from sim.scenario.link_steps import (
@@ -207,6 +208,18 @@ class ProducerModel(Strict):
     )
 
 
+class BuggifyModel(Strict):
+    """The buggify points that are on: small perturbations that every correct cluster survives, until `duration`."""
+
+    points: list[str] = Field(
+        default_factory=list, description="The names of the points, in any order; by default none is on."
+    )
+    chance: Percent | None = Field(
+        default=None,
+        description="The share of its moments in which each point fires; without it, that of the catalogue.",
+    )
+
+
 class ConsumerModel(Strict):
     """A number of equal consumers of a scenario."""
 
@@ -261,6 +274,9 @@ class Scenario(Strict):
     cluster: ClusterModel = Field(default=ClusterModel(), description="The brokers.")
     network: NetworkModel = Field(
         default=NetworkModel(), description="The network between all nodes and clients."
+    )
+    buggify: BuggifyModel = Field(
+        default=BuggifyModel(), description="Perturbations of effects and settings."
     )
     topics: dict[str, TopicModel] = Field(min_length=1, description="The topics by name, at least one.")
     producers: list[ProducerModel] = Field(default_factory=list, description="Who writes.")
@@ -339,6 +355,7 @@ Finding = tuple[Location, str]
 def check_scenario(scenario: Scenario) -> Iterator[Finding]:
     """Yield the mistakes that no field shows alone, such as unknown topics, brokers and settings."""
     yield from _check_settings(scenario)
+    yield from _check_points(scenario)
     for name, topic in scenario.topics.items():
         yield from _check_topic(scenario, name, topic)
     asked = [(("producers", index, "topic"), client.topic) for index, client in enumerate(scenario.producers)]
@@ -365,6 +382,12 @@ def _check_readers(scenario: Scenario) -> Iterator[Finding]:
     for index, seeker in enumerate(scenario.seekers):
         if seeker.every < 1_000:
             yield ("seekers", index, "every"), "write at least 1ms"
+
+
+def _check_points(scenario: Scenario) -> Iterator[Finding]:
+    for index, name in enumerate(scenario.buggify.points):
+        if name not in POINTS:
+            yield ("buggify", "points", index), f"unknown buggify point {name!r}: write {', '.join(POINTS)}"
 
 
 def setting_names() -> list[str]:

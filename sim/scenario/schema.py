@@ -13,6 +13,7 @@ from typing import Any, final
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from sim.buggify.points import POINTS
 from sim.scenario.model import LASTING_PROPERTIES, Scenario, setting_names
 from sim.scenario.steps import BROKER_JOBS, VERBS
 from storage.config import LogConfig
@@ -70,6 +71,7 @@ def _name_what_code_knows(definitions: Schema) -> None:
     _allow_only(definitions["TopicModel"]["properties"]["config"], properties, _PROPERTY)
     changeable = [name for name in properties if name not in LASTING_PROPERTIES]
     _allow_only(definitions["AlterTopic"]["properties"]["config"], changeable, _PROPERTY)
+    definitions["BuggifyModel"]["properties"]["points"]["items"]["enum"] = list(POINTS)
     points = [f"{side} {job}" for job in BROKER_JOBS for side in ("before", "after")]
     kill["point"]["anyOf"][0] = {"type": "string", "enum": points}
 

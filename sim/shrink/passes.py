@@ -50,6 +50,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         name="settings", edits=lambda failing: [*surroundings.settings(failing), *events.client_keys(failing)]
     ),
+    Pass(name="buggify points", edits=surroundings.points),
     Pass(name="operations", ladders=_operations),
     Pass(name="details", edits=events.details),
     Pass(name="single steps", ladders=_each_step),

@@ -48,7 +48,7 @@ def kinds(failing: Failing) -> list[Edit]:
     paths += [("network", key) for key in ("duplicates", "loss", "transport", "latency")]
     # A constant latency is simpler than the usual one.
     paths += [] if _is_constant(failing) else [("network", "spread")]
-    paths += [("strict",), ("excuses",)]
+    paths += [("strict",), ("excuses",), ("buggify",)]
     # What does not agree in a short time may agree in a long one: that would be another failure.
     paths += [] if checker_of(failing.outcome.signature) == "convergence" else [("converge",)]
     found = [deleted(*path) for path in paths if part(failing.data, path) is not None]
@@ -75,6 +75,12 @@ def settings(failing: Failing) -> list[Edit]:
         found += [deleted("topics", topic, "config", name) for name in (model or {}).get("config", {})]
         found += [deleted("topics", topic, "exists")] if "exists" in (model or {}) else []
     return found
+
+
+def points(failing: Failing) -> list[Edit]:
+    """Returns edits that switch off one buggify point each."""
+    count = len(part(failing.data, ("buggify", "points")) or ())
+    return [deleted("buggify", "points", index) for index in range(count)]
 
 
 def topics(failing: Failing) -> list[Edit]:

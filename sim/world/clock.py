@@ -16,11 +16,12 @@ class Clock:
     The wall clock is `offset_us` ahead of the world when the run begins, and gains `drift_ppm` microseconds a second.
     As in the shell of the real world, the time of a process never falls: when the wall clock is set back, the process
     goes on at its own pace, and only its next life sees the lower time. When it is set ahead, a process sees it. While
-    it stands still, no time passes for the process either.
+    it stands still, no time passes for the process either. The time of the process moves in steps of `grain_ms`.
     """
 
     __slots__ = (
         "_drift_ppm",
+        "_grain_ms",
         "_lead_us",
         "_set_at_us",
         "_wall_us",
@@ -29,9 +30,11 @@ class Clock:
         "thawed_us",
     )
 
-    def __init__(self, world: World, *, offset_us: int = 0, drift_ppm: int = 0) -> None:
+    def __init__(self, world: World, *, offset_us: int = 0, drift_ppm: int = 0, grain_ms: int = 1) -> None:
+        assert grain_ms > 0, grain_ms
         assert -_MILLION < drift_ppm < _MILLION, drift_ppm
         self._world, self._drift_ppm = world, drift_ppm
+        self._grain_ms = grain_ms
         # The wall clock, in microseconds since the beginning of the run, at the moment when it was set.
         self._set_at_us = world.now_us
         self._wall_us = world.now_us + offset_us
@@ -43,7 +46,8 @@ class Clock:
 
     def now_ms(self) -> int:
         """Returns the time of the process, which never falls within a life."""
-        return ORIGIN_MS + (self._wall(0) + self._lead_us) // 1000
+        now_ms = ORIGIN_MS + (self._wall(0) + self._lead_us) // 1000
+        return now_ms - now_ms % self._grain_ms
 
     def wall_ms(self) -> int:
         """Returns the time that the machine writes beside its files."""
@@ -80,6 +84,7 @@ class Clock:
 
         While the clock stands still, this counts from the moment when it stopped.
         """
+        at_ms += -at_ms % self._grain_ms
         target_us = (at_ms - ORIGIN_MS) * 1000 - self._lead_us
         left_us = target_us - self._wall(0)
         if left_us <= 0:

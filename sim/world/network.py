@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Protocol, final
 
 from cluster.core.messages import RequestBody
+from sim.buggify.links import LinkPoints
 from sim.world.flips import flip_in_records
 from sim.world.streams import Stream
 from sim.world.time import Actor, World
@@ -21,6 +22,8 @@ from storage.draws import Draws
 
 # The first wait after a lost packet; each further wait is twice as long.
 RETRANSMIT_US = 200_000
+# What may be written to a channel before the other side has read it, as in HTTP/2.
+WINDOW_BYTES = 1 << 16
 # A connection that could not deliver for this long is broken.
 BREAK_US = 3_000_000
 
@@ -122,10 +125,12 @@ class Connection:
 class Lane:
     """One direction of a channel."""
 
-    __slots__ = ("is_blocked", "is_closed", "last_arrival_us", "unread_bytes")
+    __slots__ = ("is_blocked", "is_closed", "last_arrival_us", "unread_bytes", "window_bytes")
 
     def __init__(self) -> None:
         self.last_arrival_us = 0
+        # What may be written before the other side has read it; the last frame may exceed it.
+        self.window_bytes = WINDOW_BYTES
         # What was written and not read yet by the other side.
         self.unread_bytes = 0
         # Whether its writer waits until the other side has read.
@@ -249,6 +254,8 @@ class Network:
         self._links: dict[tuple[int, int], Link] = {}
         self._connections = self._channels = 0
         self.lost_count = 0
+        # The buggify points of all links; None where all of them are off.
+        self.points: LinkPoints | None = None
 
     def join(self, endpoint: Endpoint) -> None:
         assert endpoint.node_id not in self._endpoints, endpoint.node_id
@@ -275,7 +282,10 @@ class Network:
     def open(self, connection: Connection, path: str) -> Channel:
         """Returns a new channel; the other side learns of it by its first frame."""
         self._channels += 1
-        return Channel(connection, self._channels, path)
+        channel = Channel(connection, self._channels, path)
+        if self.points is not None and self.points.has_small_window(connection.dialer.name):
+            channel.there.window_bytes = channel.back.window_bytes = 1
+        return channel
 
     def reachability_of(self, node_id: int) -> Reachability:
         return self._endpoints[node_id].reachability()
@@ -351,8 +361,16 @@ class Network:
         )
         return self.loss_percent if is_spared else max(self.loss_percent, link.loss_percent)
 
-    def _latency_us(self, link: Link) -> int:
-        return self.base_us + link.latency.exponential(self.mean_us) + link.extra_us
+    def _latency_us(self, link: Link, packet: Packet) -> int:
+        latency_us = self.base_us + link.latency.exponential(self.mean_us) + link.extra_us
+        return latency_us if self.points is None else latency_us + self._late_us(self.points, link, packet)
+
+    def _late_us(self, points: LinkPoints, link: Link, packet: Packet) -> int:
+        """Returns how much longer the packet takes because of a buggify point."""
+        sender = self.name_of(link.source)
+        if packet.kind is Kind.FRAME and packet.channel is not None:
+            return points.frame_us(sender, packet.channel.path, to_target=packet.to_target)
+        return points.accept_us(sender) if packet.kind is Kind.ACCEPT else 0
 
     def _retransmissions_us(self, link: Link, packet: Packet) -> int:
         """Returns the delay of a stream by lost packets; nothing is drawn for a link that loses none."""
@@ -366,7 +384,7 @@ class Network:
     def _deliver_in_order(self, link: Link, packet: Packet, wait_us: int) -> None:
         """Deliver after all earlier packets of the channel; the end of a connection comes after everything."""
         now_us = self._world.now_us
-        at_us = now_us + wait_us + self._latency_us(link)
+        at_us = now_us + wait_us + self._latency_us(link, packet)
         lasts = packet.connection.last_arrivals_us
         side = 1 if packet.to_target else 0
         if (channel := packet.channel) is not None:
@@ -421,13 +439,13 @@ class Network:
         if link.cuts or (percent and link.loss.below(100) < percent):
             self._note_lost(link, 1, "cut" if link.cuts else "lost")
             return
-        self._world.after(link.actor, wait_us + self._latency_us(link), self._arrive, packet)
+        self._world.after(link.actor, wait_us + self._latency_us(link, packet), self._arrive, packet)
         if (
             self.duplicate_percent
             and packet.kind is Kind.FRAME
             and link.loss.below(100) < self.duplicate_percent
         ):
-            self._world.after(link.actor, wait_us + self._latency_us(link), self._arrive, packet)
+            self._world.after(link.actor, wait_us + self._latency_us(link, packet), self._arrive, packet)
 
     def _note_lost(self, link: Link, count: int, why: str) -> None:
         self.lost_count += count

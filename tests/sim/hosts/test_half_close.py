@@ -12,8 +12,7 @@ from cluster.core.events import Event, Request, TimerFired
 from cluster.core.messages import ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponse
 from sim.bugs import install
 from sim.hosts.lives import FINISH_US, ClientShell
-from sim.hosts.outbound import WINDOW_BYTES
-from sim.world.network import Transport
+from sim.world.network import WINDOW_BYTES, Transport
 from tests.sim.hosts.fake_cores import T0, Echo, Silent, Site, timer
 
 SECOND = 1_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from sim.scenario.model import parse_scenario
-from sim.shrink.data import Data, as_yaml, neat, scenario_of, tidied
+from sim.shrink.data import Data, apply, as_yaml, neat, scenario_of, tidied
 from sim.shrink.families import are_alike
 from sim.shrink.search import Failing
-from sim.shrink.surroundings import partitions
+from sim.shrink.surroundings import kinds, partitions, points
 from sim.shrink.telling import five_lines
 from sim.shrink.trial import Outcome
 from sim.swarm.drawing import draw
@@ -95,3 +95,12 @@ def test_a_story_has_five_lines_the_last_fault_and_the_failure_among_them() -> N
         "3 brokers, topic t with 3 partitions of 3 replicas; 1 producer and 0 consumers",
         *(line.strip() for line in story[1:5]),
     ]
+
+
+def test_buggify_points_go_one_by_one_and_all_at_once() -> None:
+    data = SMALL | {"buggify": {"points": ["timer-late", "write-back", "step-slow"]}}
+    failing = Failing(data=data, seed=0, outcome=Outcome(signature="truncation: N"))
+    left = [apply(data, [edit])["buggify"]["points"] for edit in points(failing)]
+    assert left == [["write-back", "step-slow"], ["timer-late", "step-slow"], ["timer-late", "write-back"]]
+    assert any("buggify" not in apply(data, [edit]) for edit in kinds(failing))
+    assert neat(apply(data, points(failing))) == neat(SMALL)

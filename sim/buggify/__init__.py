@@ -1,0 +1,1 @@
+"""Buggify points: small perturbations of effects, inputs and settings at the ports of simulated hosts."""

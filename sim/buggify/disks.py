@@ -1,0 +1,46 @@
+"""Points at a disk: slow calls, writes in parts, and changes that become durable before anybody asks for it."""
+
+from __future__ import annotations
+
+from typing import final
+
+from sim.buggify.buggify import Buggify
+from storage.disk.handle_pool import HandlePool
+
+
+@final
+class DiskPoints:
+    """The points at the disk of the node called `name`. Times are microseconds."""
+
+    __slots__ = ("_buggify", "_name")
+
+    def __init__(self, buggify: Buggify, name: str) -> None:
+        self._buggify, self._name = buggify, name
+
+    def call_us(self) -> int:
+        """Returns how much longer a write, or a change of a name, takes."""
+        return self._buggify.more_us(20, "call-slow", self._name)
+
+    def sync_us(self) -> int:
+        """Returns how much longer a sync takes."""
+        return self._buggify.more_us(50, "sync-slow", self._name)
+
+    def writes_back(self) -> bool:
+        """Whether what was just written becomes durable by itself."""
+        return self._buggify.fires("write-back", self._name)
+
+    def writes_names_back(self) -> bool:
+        """Whether the names of the directory that was just changed become durable by themselves."""
+        return self._buggify.fires("names-written-back", self._name)
+
+    def first_part(self, size_bytes: int) -> int:
+        """Returns how many bytes of a write are written first; all of them in one write if that is `size_bytes`."""
+        if size_bytes < 2 or not self._buggify.fires("write-in-parts", self._name):
+            return size_bytes
+        return self._buggify.between(1, size_bytes - 1, "write-in-parts", self._name)
+
+    def handles(self) -> HandlePool | None:
+        """Returns the pool of a new process with few file handles; None if it may have as many as it likes."""
+        if not self._buggify.fires("few-handles", self._name):
+            return None
+        return HandlePool(self._buggify.between(1, 4, "few-handles", self._name))

@@ -1,0 +1,116 @@
+"""Points at the shell of a node or client: timers, turns, steps, jobs and messages."""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.connection.outgoing import Answer
+from cluster.core.events import TransportError
+from cluster.core.messages import MetadataResponse, RequestBody, ResponseBody
+from sim.buggify.buggify import Buggify
+from sim.buggify.messages import is_lost, is_repeated, perturbed_reply, perturbed_request
+
+_TOGETHER_US = 10_000
+LOST = TransportError(reason="connection reset")
+
+
+@final
+class HostPoints:
+    """The points at the shell of the node or client called `name`. Times are microseconds."""
+
+    __slots__ = ("_metadata", "buggify", "name")
+
+    def __init__(self, buggify: Buggify, name: str) -> None:
+        self.buggify, self.name = buggify, name
+        # The last metadata that the client got, by the topics that it is about.
+        self._metadata: dict[tuple[str, ...], MetadataResponse] = {}
+
+    def timer_us(self, now_us: int, delay_us: int) -> int:
+        """Returns in which time a timer fires that is due in `delay_us`: never earlier."""
+        found_us = delay_us + self.buggify.more_us(40, "timer-late", self.name)
+        if self.buggify.fires("timers-together", self.name):
+            found_us += -(now_us + found_us) % _TOGETHER_US
+        assert found_us >= delay_us, (found_us, delay_us)
+        return found_us
+
+    def timer_overtakes(self) -> bool:
+        """Whether a timer that is due goes before the events that wait."""
+        return self.buggify.fires("timer-overtakes", self.name)
+
+    def gathering_us(self) -> int:
+        """Returns how long an idle core waits for more events; 0 if it does not."""
+        return self.buggify.more_us(2, "turn-waits", self.name)
+
+    def turn_limit(self, waiting: int) -> int:
+        """Returns how many of the requests that wait go into one step, at least one."""
+        assert waiting > 0, waiting
+        if waiting < 2 or not self.buggify.fires("turn-split", self.name):
+            return waiting
+        return self.buggify.between(1, waiting - 1, "turn-split", self.name)
+
+    def step_us(self) -> int:
+        """Returns how much longer a step takes."""
+        return self.buggify.more_us(50, "step-slow", self.name)
+
+    def start_us(self) -> int:
+        """Returns how much longer a process takes to start."""
+        return self.buggify.more_us(1_000, "start-slow", self.name)
+
+    def job_us(self, lasting_us: int, until_us: int) -> tuple[int, int]:
+        """Returns how long a job takes, and after how much of that time its work is done."""
+        assert 0 <= until_us <= lasting_us, (until_us, lasting_us)
+        if self.buggify.fires("job-at-once", self.name):
+            return 0, 0
+        slow_us = self.buggify.more_us(200, "job-slow", self.name)
+        lasting_us, until_us = lasting_us + 2 * slow_us, until_us + slow_us
+        if self.buggify.fires("job-works-last", self.name):
+            until_us = lasting_us
+        lasting_us += self.buggify.more_us(200, "job-done-late", self.name)
+        assert until_us <= lasting_us, (until_us, lasting_us)
+        return lasting_us, until_us
+
+    def works_before_crash(self) -> bool:
+        """Whether the first job that waits has just done its work when its process is killed."""
+        return self.buggify.fires("job-before-crash", self.name)
+
+    def request(self, body: RequestBody) -> RequestBody:
+        """Returns the request that leaves instead of `body`."""
+        return perturbed_request(self.buggify, self.name, body)
+
+    def reply(self, body: ResponseBody) -> ResponseBody:
+        """Returns the answer that leaves instead of `body`."""
+        return perturbed_reply(self.buggify, self.name, body)
+
+    def repeats(self, body: RequestBody) -> bool:
+        """Whether a request that has arrived comes again right after."""
+        return is_repeated(self.buggify, self.name, body)
+
+    def answer(self, body: Answer) -> Answer:
+        """Returns what the core gets in place of an answer: the same, older metadata, or no answer."""
+        if isinstance(body, TransportError):
+            return body
+        if isinstance(body, MetadataResponse):
+            return self._metadata_of(body)
+        return LOST if is_lost(self.buggify, self.name, body) else body
+
+    def _metadata_of(self, body: MetadataResponse) -> MetadataResponse:
+        topics = tuple([topic.name for topic in body.topics])
+        before = self._metadata.get(topics)
+        if before is not None and self.buggify.fires("client-metadata-stale", self.name):
+            return before
+        self._metadata[topics] = body
+        return body
+
+    def burst(self) -> int:
+        """Returns how many records a producer sends beside the one whose time has come."""
+        if not self.buggify.fires("send-burst", self.name):
+            return 0
+        return self.buggify.between(1, 7, "send-burst", self.name)
+
+    def lull_us(self) -> int:
+        """Returns how much later than usual a producer sends its next record."""
+        return self.buggify.more_us(2_000, "send-lull", self.name)
+
+    def hangs_up(self) -> bool:
+        """Whether the connection ends on which an answer has just come."""
+        return self.buggify.fires("hang-up-after-answer", self.name)

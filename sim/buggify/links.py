@@ -1,0 +1,48 @@
+"""Points at the network: frames that take longer, and streams that take one frame at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from cluster.rpc import methods
+from sim.buggify.buggify import Buggify
+
+# The method of a channel and whether the frame goes to the node that was called: the point, and the most milliseconds.
+_LATE: Mapping[tuple[str, bool], tuple[str, int]] = {
+    (methods.REPLICA_FETCH, False): ("fetch-answer-late", 100),
+    (methods.PRODUCE, False): ("append-answer-late", 300),
+    (f"/{methods.CONTROLLER}/BrokerHeartbeat", True): ("heartbeat-late", 200),
+    (f"/{methods.CONTROLLER}/AlterPartition", True): ("proposal-late", 300),
+    (f"/{methods.CONTROLLER}/AlterPartition", False): ("proposal-answer-late", 300),
+    (f"/{methods.CONTROLLER}/FetchMetadata", False): ("metadata-late", 300),
+    (f"/{methods.DATA}/Metadata", False): ("client-metadata-late", 500),
+}
+
+
+@final
+class LinkPoints:
+    """The points at all links of a run; each is asked for at the node that sends."""
+
+    __slots__ = ("_buggify",)
+
+    def __init__(self, buggify: Buggify) -> None:
+        self._buggify = buggify
+
+    def frame_us(self, sender: str, path: str, *, to_target: bool) -> int:
+        """Returns how much longer a frame takes that is of the method at `path`."""
+        late_us = self._buggify.more_us(300, "packet-late", sender)
+        found = _LATE.get((path, to_target))
+        if found is not None:
+            point, most_ms = found
+            late_us += self._buggify.more_us(most_ms, point, sender)
+        assert late_us >= 0, (path, late_us)
+        return late_us
+
+    def accept_us(self, sender: str) -> int:
+        """Returns how much longer the news takes that a connection is accepted."""
+        return self._buggify.more_us(500, "accept-late", sender)
+
+    def has_small_window(self, dialer: str) -> bool:
+        """Whether a new channel takes one frame at a time."""
+        return self._buggify.fires("window-small", dialer)

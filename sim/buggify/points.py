@@ -1,0 +1,151 @@
+"""The catalogue of buggify points.
+
+Each point perturbs one effect, one input or one setting at a port between the core and the world. All of them are
+within what a real machine or network may do, so every correct system survives them, and no rule of a run is relaxed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+# How often a point fires that is on.
+USUAL_PERCENT = 25
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A named perturbation: `what` it does and at which `port`. If it is on, it fires in `percent` of its moments."""
+
+    name: str
+    port: str
+    what: str
+    percent: int = USUAL_PERCENT
+
+
+def _of(port: str, *points: tuple[str, int, str]) -> tuple[Point, ...]:
+    return tuple([Point(name=name, port=port, percent=percent, what=what) for name, percent, what in points])
+
+
+# Those that strike often in a run fire less often, so that runs still make progress.
+_STEPS = _of(
+    "steps",
+    ("timer-late", 25, "a timer fires up to 40 ms late"),
+    ("timers-together", 25, "a timer fires at the next whole 10 ms of the run, together with others"),
+    ("timer-overtakes", 25, "a timer that is due overtakes the events that wait for the core"),
+    ("turn-split", 25, "requests that came together reach the core in several steps"),
+    ("turn-waits", 10, "an idle core waits up to 2 ms for more requests of its turn"),
+    ("step-slow", 2, "a step takes up to 50 ms longer, as after a page fault"),
+    ("start-slow", 50, "a process takes up to a second longer to start"),
+)
+_JOBS = _of(
+    "jobs",
+    ("job-at-once", 25, "a job is done in the moment in which it begins"),
+    ("job-slow", 10, "a job takes up to 400 ms longer, before and after its work"),
+    ("job-works-last", 25, "a job does its work at the end of its time"),
+    ("job-done-late", 25, "the end of a job is told up to 200 ms after its work"),
+    ("job-before-crash", 100, "a process is killed when the job that it waits for has just done its work"),
+)
+_DISK = _of(
+    "disk",
+    ("call-slow", 1, "a change on the disk takes up to 20 ms longer"),
+    ("sync-slow", 10, "a sync takes up to 50 ms longer"),
+    ("write-back", 25, "a file becomes durable by itself after a write"),
+    ("names-written-back", 25, "a directory becomes durable by itself after a change of a name"),
+    ("write-in-parts", 25, "a write is two writes, of which a power loss may keep one"),
+    ("few-handles", 50, "a process has up to four file handles, and gives up those that it does not use"),
+)
+_CLOCK = _of("clock", ("clock-coarse", 50, "the clock of a machine moves in steps of 10 ms"))
+_NETWORK = _of(
+    "network",
+    ("packet-late", 1, "a packet takes up to 300 ms longer, and those behind it in its stream wait"),
+    ("accept-late", 25, "a connection is accepted up to 500 ms late"),
+    ("fetch-answer-late", 5, "what a follower fetches takes up to 100 ms longer"),
+    ("append-answer-late", 10, "the answer to a producer takes up to 300 ms longer"),
+    ("heartbeat-late", 25, "a heartbeat takes up to 200 ms longer"),
+    ("proposal-late", 50, "a proposed in-sync set takes up to 300 ms longer to the controller"),
+    ("proposal-answer-late", 50, "the answer to a proposed in-sync set takes up to 300 ms longer"),
+    (
+        "metadata-late",
+        25,
+        "metadata takes up to 300 ms longer to one broker, which replays it later than others",
+    ),
+    ("client-metadata-late", 25, "metadata takes up to 500 ms longer to a client"),
+    ("window-small", 25, "a stream takes one frame at a time: the next one waits until it was read"),
+    ("hang-up-after-answer", 1, "a connection ends without a word after an answer came"),
+)
+_MESSAGES = _of(
+    "messages",
+    ("fetch-asks-for-one-batch", 25, "a fetch asks for one byte, and so for one batch"),
+    ("fetch-does-not-wait", 10, "a fetch wants its answer at once"),
+    ("fetch-waits-for-more", 5, "a fetch waits its full time for more bytes than there are"),
+    ("fetch-answer-cut", 25, "an answer to a fetch has the first batch of each partition only"),
+    ("fetch-answer-empty", 10, "an answer to a fetch leaves out the records of a partition"),
+    ("metadata-asks-for-one-batch", 25, "a broker asks for one batch of metadata"),
+    (
+        "append-times-out",
+        5,
+        "a producer wants to know after a millisecond that its records are not replicated",
+    ),
+    ("heartbeat-twice", 25, "the controller gets a heartbeat again"),
+    ("proposal-twice", 50, "the controller gets a proposed in-sync set again"),
+    ("registration-twice", 25, "the controller gets a registration again"),
+    ("allocation-twice", 50, "the controller is asked again for a block of producer ids"),
+    ("heartbeat-answer-lost", 5, "the answer to a heartbeat is lost"),
+    ("proposal-answer-lost", 50, "the answer to a proposed in-sync set is lost"),
+    ("registration-answer-lost", 25, "the answer to a registration is lost"),
+    ("allocation-answer-lost", 50, "the answer with a block of producer ids is lost"),
+    ("producer-id-answer-lost", 25, "the answer with a producer's id is lost"),
+    (
+        "client-metadata-stale",
+        25,
+        "a client gets the metadata that it got before, as from a broker that lags",
+    ),
+)
+_CLIENTS = _of(
+    "clients",
+    ("send-burst", 5, "a producer sends up to eight records in one moment"),
+    ("send-lull", 1, "a producer sends nothing for up to two seconds"),
+)
+_SETTINGS = _of(
+    "settings",
+    ("eager-broker", 50, "a life of a broker repeats what failed after a millisecond"),
+    ("tiny-fetches", 50, "a life of a broker fetches one batch at a time as a follower"),
+    ("tiny-answers", 50, "a life of a broker answers a fetch with one batch"),
+    ("tiny-metadata-fetches", 50, "a life of a broker fetches metadata batch by batch"),
+    ("quick-heartbeats", 50, "a life of a broker sends heartbeats four times as often"),
+    ("restless-tasks", 50, "retention and the expiry of producers run at once, and each 50 ms"),
+    ("restless-cleaner", 50, "the cleaner looks for work each 20 ms, with buffers for a few keys"),
+    ("restless-checkpoints", 50, "a life of a broker writes its checkpoints each 50 ms"),
+    ("rare-checkpoints", 50, "a life of a broker writes its checkpoints each minute"),
+    ("index-each-batch", 50, "a life of a broker indexes each batch, where the topic does not say how often"),
+    (
+        "short-index",
+        25,
+        "a segment ends after two or three index entries, where the topic sets no size of indexes",
+    ),
+    ("rolls-early", 50, "a segment ends after 200 ms, where the topic sets no age"),
+    ("flushes-each", 50, "each append is flushed, where the topic does not say when"),
+    ("deletes-at-once", 50, "deleted files go at once, where the topic sets no delay"),
+    ("producer-ids-one-by-one", 50, "the controller hands out blocks of one producer id"),
+    ("snapshots-each", 50, "the controller writes a snapshot after each change"),
+    ("small-metadata-batches", 50, "the controller splits changes above 4 KiB"),
+    ("no-linger", 50, "a life of a producer sends each record at once"),
+    ("long-linger", 50, "a life of a producer waits 150 ms for more records of a batch"),
+    ("one-record-batches", 50, "a life of a producer sends one record a batch"),
+    ("one-in-flight", 50, "a life of a producer has one request under way"),
+    ("compressing-producer", 50, "a life of a producer compresses, with a drawn codec"),
+    ("short-patience", 50, "a life of a client gives a request up after 400 ms"),
+    ("eager-client", 50, "a life of a client repeats what failed after a millisecond"),
+    ("restless-metadata", 50, "a life of a client asks for metadata each 100 ms"),
+    ("reads-one-batch", 50, "a life of a consumer asks for one byte, and so for one batch"),
+    ("reads-patiently", 50, "a life of a consumer waits its full time for more bytes than there are"),
+)
+
+POINTS: Mapping[str, Point] = {
+    point.name: point
+    for group in (_STEPS, _JOBS, _DISK, _CLOCK, _NETWORK, _MESSAGES, _CLIENTS, _SETTINGS)
+    for point in group
+}
