@@ -1,4 +1,4 @@
-"""What the pages need beyond Sphinx's own: the keys of a scenario, and names as users import them."""
+"""What the pages need beyond Sphinx's own: tables made from the code, and names as users import them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import replog
+from tools import buggify_points
 from tools.scenario_keys import markdown
 
 # Values and aliases have no docstring of their own, only that of their type.
@@ -27,6 +28,13 @@ class ScenarioKeys(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         return self.parse_text_to_nodes(markdown(), allow_section_headings=True)
+
+
+class BuggifyPoints(SphinxDirective):
+    """`{buggify-points}`: every point of the catalogue, from the code that asks for them."""
+
+    def run(self) -> list[nodes.Node]:
+        return self.parse_text_to_nodes(buggify_points.markdown())
 
 
 def find_public(app: Sphinx, env: Any, node: Any, content: nodes.Node) -> nodes.Node | None:
@@ -70,6 +78,7 @@ def keep_backslashes(app: Sphinx, context: object, lines: list[str]) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("scenario-keys", ScenarioKeys)
+    app.add_directive("buggify-points", BuggifyPoints)
     app.connect("source-read", link_within_the_pages)
     app.connect("missing-reference", find_public)
     app.connect("autodoc-process-docstring", explain_value)

@@ -32,6 +32,7 @@ COLUMNS = pa.schema(
         ("excused", _COUNTS),
         ("excused_sends", _COUNTS),
         ("never_struck", _NAMES),
+        ("buggify", _COUNTS),
         ("starved_because", pa.string()),
         ("profile", pa.string()),
         ("shape", pa.string()),

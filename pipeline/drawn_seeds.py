@@ -57,6 +57,7 @@ def job_of(identity: dict[str, Any]) -> SwarmJob:
         only=tuple(identity["only"]),
         bug=identity["bug"],
         is_full=identity["full"],
+        buggify=identity.get("buggify"),
     )
 
 

@@ -49,6 +49,8 @@ def what_differs(scenario: Scenario) -> Iterator[str]:
         yield f"cluster.clocks: {_NEVER[StepClock]}"
     if scenario.cluster.jobs:
         yield "cluster.jobs: what a job takes is what it takes"
+    if scenario.buggify.points:
+        yield "buggify: there are no points in processes"
     for name, topic in scenario.topics.items():
         if "compact" in str(topic.config.get("cleanup.policy", "")):
             yield f"topic {name}: its records are not judged: nobody outside sees what compaction removes"

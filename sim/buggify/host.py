@@ -69,8 +69,8 @@ class HostPoints:
         assert until_us <= lasting_us, (until_us, lasting_us)
         return lasting_us, until_us
 
-    def works_before_crash(self) -> bool:
-        """Whether the first job that waits has just done its work when its process is killed."""
+    def works_before_end(self) -> bool:
+        """Whether the first job that waits has just done its work when its process is killed or loses power."""
         return self.buggify.fires("job-before-crash", self.name)
 
     def request(self, body: RequestBody) -> RequestBody:

@@ -46,7 +46,11 @@ _JOBS = _of(
     ("job-slow", 10, "a job takes up to 400 ms longer, before and after its work"),
     ("job-works-last", 25, "a job does its work at the end of its time"),
     ("job-done-late", 25, "the end of a job is told up to 200 ms after its work"),
-    ("job-before-crash", 100, "a process is killed when the job that it waits for has just done its work"),
+    (
+        "job-before-crash",
+        100,
+        "a process is killed, or loses power, when the job that it waits for has done its work",
+    ),
 )
 _DISK = _of(
     "disk",

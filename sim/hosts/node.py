@@ -197,28 +197,25 @@ class Node(Shell):
 
     def crash(self) -> None:
         """End the process as `kill -9` does."""
-        if self.points is not None and self._may_work_before_crash() and self.points.works_before_crash():
-            self._work_before_crash()
+        self._maybe_work_before_end()
         self.life.kill()
         self.disk.crash_process()
         self._end(Ending.CRASH)
 
-    def _may_work_before_crash(self) -> bool:
-        """Whether a job waits that could have done its work in this moment."""
+    def _maybe_work_before_end(self) -> None:
+        """Do the work of the first job that waits, if a buggify point says so; nobody learns how it ended."""
         is_whole = not self.life.dead and not self.disk.has_faults
-        return is_whole and bool(self._jobs) and not self._has_worked
-
-    def _work_before_crash(self) -> None:
-        """Do the work of the first job; nobody learns how it ended."""
-        assert not self.life.dead, self.name
-        self.trace.fields(
-            self.world.now_us, self.name, "job", (("job", self._jobs[0].job), ("of", self._jobs[0].kind))
-        )
-        with suppress(Exception):
-            self._jobs[0].work()
+        if self.points is None or not is_whole or not self._jobs or self._has_worked:
+            return
+        if self.points.works_before_end():
+            job = self._jobs[0]
+            self.trace.fields(self.world.now_us, self.name, "job", (("job", job.job), ("of", job.kind)))
+            with suppress(Exception):
+                job.work()
 
     def lose_power(self, keep: PowerLoss) -> None:
         """Cut the machine's power; `keep` says which un-synced changes survive."""
+        self._maybe_work_before_end()
         self.life.kill()
         self._lose_cache(keep)
         self.has_power = False

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, final
 
+from sim.buggify.points import POINTS as BUGGIFY_POINTS
 from sim.checkers.history import LEADER_ALONE, RETENTION
 from sim.run import Verdict
 from sim.seed_range import Seeds
@@ -31,6 +32,9 @@ class Campaign:
         # The runs in which a loss needed an excuse.
         self._excused_count = 0
         self._points: Counter[str] = Counter()
+        # How often each buggify point fired, and in how many runs some were on.
+        self._fired: Counter[str] = Counter()
+        self._buggified_count = 0
         self._groups = Groups()
         self.simulated_ms = 0
         self.is_interrupted = False
@@ -55,6 +59,9 @@ class Campaign:
             # What a run that proved nothing has reached is no coverage.
             return False
         self._points.update(dict.fromkeys(row.get("points", ()), 1))
+        fired = row.get("buggify", {})
+        self._fired.update(fired)
+        self._buggified_count += bool(fired)
         return verdict in (Verdict.VIOLATED.value, ERROR) and self._groups.add(row)
 
     def _note_excuses(self, row: dict[str, Any]) -> None:
@@ -77,6 +84,10 @@ class Campaign:
     def never(self) -> list[str]:
         """Returns the points that no run has reached."""
         return [name for name in POINTS if not self._points[name]]
+
+    def never_fired(self) -> list[str]:
+        """Returns the buggify points that have fired in no run."""
+        return [name for name in BUGGIFY_POINTS if not self._fired[name]]
 
     def lines(self) -> list[str]:
         """Returns the closing lines."""
@@ -105,7 +116,18 @@ class Campaign:
     def _coverage(self) -> list[str]:
         never = self.never()
         lines = [f"points: {len(POINTS) - len(never)} of {len(POINTS)} reached"]
-        return lines + [f"  never: {name}: {POINTS[name]}" for name in never]
+        lines += [f"  never: {name}: {POINTS[name]}" for name in never]
+        return lines + self._buggify_lines()
+
+    def _buggify_lines(self) -> list[str]:
+        """Returns how many buggify points fired, and those that did not; nothing if none was on in any run."""
+        if not self._buggified_count:
+            return []
+        asleep = self.never_fired()
+        runs = f"in {self._buggified_count} run{'s' * (self._buggified_count != 1)}"
+        fired = len(BUGGIFY_POINTS) - len(asleep)
+        lines = [f"buggify points {runs}: {fired} of {len(BUGGIFY_POINTS)} fired"]
+        return lines + [f"  never: {name}: {BUGGIFY_POINTS[name].what}" for name in asleep]
 
     def as_json(self, cpu_s: float) -> dict[str, object]:
         """Returns the numbers of the closing lines; `end_seed` is excluded.
@@ -124,6 +146,9 @@ class Campaign:
             "cpu_s": round(cpu_s, 3),
             "sometimes": {name: self._points[name] for name in POINTS},
             "never": self.never(),
+            "buggified": self._buggified_count,
+            "buggify": {name: self._fired[name] for name in BUGGIFY_POINTS},
+            "never_fired": self.never_fired(),
             "failures": [
                 {"signature": each.signature, "count": each.count, "seed": each.seed, "replay": each.replay}
                 for each in self._groups.by_count()

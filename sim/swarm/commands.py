@@ -58,6 +58,11 @@ def _parse_only(ctx: click.Context, param: click.Parameter, text: str | None) ->
     "An unknown one prints the list.",
 )
 @click.option(
+    "--buggify/--no-buggify",
+    default=None,
+    help="Perturb effects and settings at drawn points in each run, or in none.  [default: in half of the runs]",
+)
+@click.option(
     "--describe",
     type=click.IntRange(0, MOST_SEEDS),
     metavar="SEED",
@@ -76,6 +81,7 @@ def swarm(
     jobs: int | None,
     profile: str | None,
     only: tuple[str, ...],
+    buggify: bool | None,
     describe: int | None,
     out: Path | None,
     bug: str | None,
@@ -94,11 +100,11 @@ def swarm(
     if describe is not None:
         if seeds is not None:
             raise click.UsageError("--describe and --seeds exclude each other")
-        click.echo(draw(describe, chosen, only).as_yaml(), nl=False)
+        click.echo(draw(describe, chosen, only, buggify=buggify).as_yaml(), nl=False)
         return
     if seeds is None:
         raise click.UsageError("missing --seeds A..B")
-    job = SwarmJob(profile=chosen, only=only, bug=bug, is_full=full)
+    job = SwarmJob(profile=chosen, only=only, bug=bug, is_full=full, buggify=buggify)
     # The rows report what the product's loggers would.
     logging.getLogger().addHandler(logging.NullHandler())
     try:

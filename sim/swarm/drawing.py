@@ -9,6 +9,7 @@ from typing import final
 
 from ruamel.yaml import YAML
 
+from sim.buggify.points import POINTS
 from sim.scenario.model import Scenario, check_scenario
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import Ground
@@ -29,6 +30,9 @@ _CONVERGE = "60s"
 _AIMED_PERCENT = 40
 _AIMED_END_MS = (8_000, 10_000, 12_000)
 _AIMED_REPLICAS = 3
+# In so many of a hundred seeds buggify points are on, and of those points each in so many of a hundred.
+_BUGGIFIED_PERCENT = 50
+_POINT_PERCENT = 25
 
 
 @final
@@ -58,10 +62,13 @@ class Drawn:
         return text.getvalue()
 
 
-def draw(seed: int, profile: Profile | None = None, only: Collection[str] = ()) -> Drawn:
+def draw(
+    seed: int, profile: Profile | None = None, only: Collection[str] = (), *, buggify: bool | None = None
+) -> Drawn:
     """Draw the scenario of a seed. Without a profile it is drawn too; with `only`, faults of other kinds are left out.
 
-    Neither changes another draw. The same seed is the same scenario.
+    `buggify` says whether buggify points are on, where that is not drawn. None of these changes another draw. The same
+    seed is the same scenario.
     """
     choices = Choices(Draws(seed).child("swarm"))
     chosen = draw_profile(choices) if profile is None else profile
@@ -72,7 +79,7 @@ def draw(seed: int, profile: Profile | None = None, only: Collection[str] = ()) 
     shape = draw_shape(choices, is_aimed=is_aimed)
     end_ms = base.duration // 1_000
     plan = draw_plan(ground, shape, choices.within("plan"), end_ms, only)
-    parts = quiet | {"steps": steps_of(plan)}
+    parts = quiet | _buggify(choices.within("buggify"), buggify) | {"steps": steps_of(plan)}
     scenario = Scenario.model_validate(parts)
     _check(scenario, chosen)
     return Drawn(
@@ -98,6 +105,14 @@ def _without_faults(choices: Choices, profile: Profile, *, is_aimed: bool) -> Pa
     } | draw_workload(
         choices.within("workload"), brokers, profile, least_replicas=least, may_be_wide=not is_aimed
     )
+
+
+def _buggify(choices: Choices, is_on: bool | None) -> Part:
+    """Returns the buggify points of a scenario; nothing if they are off."""
+    if not (choices.chance(_BUGGIFIED_PERCENT, "is on") if is_on is None else is_on):
+        return {}
+    points = [name for name in POINTS if choices.chance(_POINT_PERCENT, name)]
+    return {"buggify": {"points": points}} if points else {}
 
 
 def _lasting(choices: Choices, scenario: Scenario, *, is_aimed: bool) -> tuple[str, ...]:

@@ -19,12 +19,16 @@ _WARM_SEED = 0
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwarmJob:
-    """What every seed of a campaign shares. With `is_full` a run goes on after its first violation."""
+    """What every seed of a campaign shares. With `is_full` a run goes on after its first violation.
+
+    `buggify` says whether buggify points are on; without it, that is drawn.
+    """
 
     profile: Profile | None = None
     only: tuple[str, ...] = ()
     bug: str | None = None
     is_full: bool = False
+    buggify: bool | None = None
 
     @property
     def title(self) -> str:
@@ -32,7 +36,7 @@ class SwarmJob:
 
     def run(self, seed: int) -> dict[str, Any]:
         """Draw and run the seed. Returns the row of the result, with its profile, shape, faults and points reached."""
-        drawn, reached = draw(seed, self.profile, self.only), Reached()
+        drawn, reached = draw(seed, self.profile, self.only, buggify=self.buggify), Reached()
         result = run_scenario(
             drawn.scenario, seed, bug=self.bug, stops_early=not self.is_full, reached=reached
         )
@@ -51,22 +55,24 @@ class SwarmJob:
         """Returns the commands that write the scenario of a seed to a file and run it."""
         profile = f" --profile {self.profile.value}" if self.profile is not None else ""
         only = f" --only {','.join(self.only)}" if self.only else ""
+        points = "" if self.buggify is None else " --buggify" if self.buggify else " --no-buggify"
         bug = f" --bug {self.bug}" if self.bug is not None else ""
         early = "" if self.is_full else " --stop-early"
         file = f"{NAME}-{seed}.yaml"
         return (
-            f"replog sim swarm --describe {seed}{profile}{only} > {file} && "
+            f"replog sim swarm --describe {seed}{profile}{only}{points} > {file} && "
             f"replog sim run {file} --seed {seed}{bug}{early}"
         )
 
     def identity(self) -> dict[str, object]:
         """Returns what rows of one file must have in common."""
-        return {
+        shared: dict[str, object] = {
             "profile": self.profile.value if self.profile is not None else None,
             "only": list(self.only),
             "bug": self.bug,
             "full": self.is_full,
         }
+        return shared if self.buggify is None else shared | {"buggify": self.buggify}
 
 
 def parse_only(names: Collection[str], known: Collection[str]) -> tuple[str, ...]:
@@ -79,7 +85,7 @@ def parse_only(names: Collection[str], known: Collection[str]) -> tuple[str, ...
 
 def warm(job: SwarmJob) -> None:
     """Draw one seed in this process, so that those that are forked from it share what that has loaded."""
-    draw(_WARM_SEED, job.profile, job.only)
+    draw(_WARM_SEED, job.profile, job.only, buggify=job.buggify)
     # A collection in a child would write to, and so copy, the memory that it shares.
     gc.collect()
     gc.freeze()

@@ -127,7 +127,7 @@ def test_chunks_have_every_seed_once_and_grow() -> None:
 
 
 @pytest.mark.parametrize(
-    "job", [JOB, SwarmJob(profile=Profile.WITHIN, only=("kill",), bug="b", is_full=True)]
+    "job", [JOB, SwarmJob(profile=Profile.WITHIN, only=("kill",), bug="b", is_full=True, buggify=False)]
 )
 def test_a_job_is_the_same_in_another_process(job: SwarmJob) -> None:
     assert job_of(json.loads(json.dumps(job.identity()))) == job

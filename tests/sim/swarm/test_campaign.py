@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sim.buggify.points import POINTS as BUGGIFY_POINTS
 from sim.checkers.history import RETENTION
 from sim.seed_range import Seeds
 from sim.sometimes.points import POINTS
@@ -85,6 +86,23 @@ def test_the_first_line_counts_verdicts_and_profiles() -> None:
     )
     found.is_interrupted = True
     assert "3 of 100 runs done" in found.lines()[0]
+
+
+def test_buggify_points_that_never_fired_are_named() -> None:
+    found = campaign(
+        row(0, buggify={"timer-late": 3, "step-slow": 0}), row(1), row(2, buggify={"timer-late": 1})
+    )
+    lines = found.lines()
+    assert f"buggify points in 2 runs: 1 of {len(BUGGIFY_POINTS)} fired" in lines
+    assert f"  never: step-slow: {BUGGIFY_POINTS['step-slow'].what}" in lines
+    assert "timer-late" not in found.never_fired()
+    summary = found.as_json(0.0)
+    assert summary["buggified"] == 2
+    assert summary["buggify"] == dict.fromkeys(BUGGIFY_POINTS, 0) | {"timer-late": 4}
+
+
+def test_a_campaign_without_buggify_points_says_nothing_of_them() -> None:
+    assert not any("buggify" in line for line in campaign(row(0)).lines())
 
 
 def test_a_seed_counts_once() -> None:

@@ -76,6 +76,14 @@ def test_a_seed_is_described_as_a_file_with_its_options() -> None:
     assert result.stdout != draw(3).as_yaml()
 
 
+@pytest.mark.parametrize(("option", "has_points"), [("--buggify", True), ("--no-buggify", False)])
+def test_buggify_points_are_on_or_off_for_all_seeds(option: str, has_points: bool) -> None:
+    for seed in ("0", "1", "2"):
+        result = invoke("swarm", "--describe", seed, option)
+        assert ("\nbuggify:" in result.stdout) is has_points
+    assert f"--describe 7 {option} >" in job_module.SwarmJob(buggify=has_points).replay(7)
+
+
 @pytest.mark.slow
 def test_a_described_seed_is_the_run_of_the_campaign(tmp_path: Path) -> None:
     """The row's replay, for a seed that holds and for one that is violated."""

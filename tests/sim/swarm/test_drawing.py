@@ -9,6 +9,7 @@ from functools import cache
 
 import pytest
 
+from sim.buggify.points import POINTS
 from sim.scenario.model import Scenario, parse_scenario
 from sim.scenario.steps import VERB_NAMES
 from sim.swarm.choices import Choices
@@ -64,6 +65,23 @@ def test_a_profile_changes_no_machine_and_no_network() -> None:
     within, beyond = draw(5, Profile.WITHIN), draw(5, Profile.BEYOND)
     for key in ("cluster", "network", "duration", "consumers"):
         assert within.parts[key] == beyond.parts[key]
+
+
+def test_buggify_points_are_on_in_half_of_the_seeds_and_change_nothing_else() -> None:
+    found = [each for each in seeds(60) if each.scenario.buggify.points]
+    assert 20 <= len(found) <= 40
+    for each in found[:10]:
+        points = each.scenario.buggify.points
+        assert 4 < len(points) < 40
+        without, on = draw(each.seed, buggify=False), draw(each.seed, buggify=True)
+        assert on.parts == each.parts
+        assert without.parts == {key: part for key, part in each.parts.items() if key != "buggify"}
+
+
+@pytest.mark.slow
+def test_every_buggify_point_is_drawn() -> None:
+    drawn = (draw(seed, buggify=True) for seed in range(60))
+    assert {name for each in drawn for name in each.scenario.buggify.points} == set(POINTS)
 
 
 def _quiet(drawn: Drawn) -> dict[str, object]:

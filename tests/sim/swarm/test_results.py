@@ -71,7 +71,13 @@ def test_the_first_row_of_a_seed_counts(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "job",
-    [SwarmJob(profile=Profile.EDGE), SwarmJob(only=("kill",)), SwarmJob(bug="x"), SwarmJob(is_full=True)],
+    [
+        SwarmJob(profile=Profile.EDGE),
+        SwarmJob(only=("kill",)),
+        SwarmJob(bug="x"),
+        SwarmJob(is_full=True),
+        SwarmJob(buggify=False),
+    ],
 )
 def test_a_file_of_other_options_is_refused_and_stays(path: Path, job: SwarmJob) -> None:
     before = path.read_bytes()
