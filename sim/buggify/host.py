@@ -11,7 +11,7 @@ from sim.buggify.buggify import Buggify
 from sim.buggify.messages import is_lost, is_repeated, perturbed_reply, perturbed_request
 
 _TOGETHER_US = 10_000
-LOST = TransportError(reason="connection reset")
+_LOST = TransportError(reason="connection reset")
 
 
 @final
@@ -91,7 +91,7 @@ class HostPoints:
             return body
         if isinstance(body, MetadataResponse):
             return self._metadata_of(body)
-        return LOST if is_lost(self.buggify, self.name, body) else body
+        return _LOST if is_lost(self.buggify, self.name, body) else body
 
     def _metadata_of(self, body: MetadataResponse) -> MetadataResponse:
         topics = tuple([topic.name for topic in body.topics])
