@@ -45,12 +45,12 @@ PASSES: tuple[Pass, ...] = (
     Pass(name="kinds", edits=surroundings.kinds),
     Pass(name="topics", edits=surroundings.topics),
     Pass(name="steps", edits=events.steps),
+    Pass(name="buggify points", edits=surroundings.points),
     Pass(name="clients", edits=events.clients),
     Pass(name="topology", ladders=_topology),
     Pass(
         name="settings", edits=lambda failing: [*surroundings.settings(failing), *events.client_keys(failing)]
     ),
-    Pass(name="buggify points", edits=surroundings.points),
     Pass(name="operations", ladders=_operations),
     Pass(name="details", edits=events.details),
     Pass(name="single steps", ladders=_each_step),
