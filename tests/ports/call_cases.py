@@ -206,6 +206,22 @@ async def a_client_that_stops_in_order_has_sent_what_expects_no_reply(world: Cal
     return await asked(world, *range(10)), world.clients[0].answers
 
 
+async def a_client_that_stops_in_order_lets_its_streams_drain(world: CallWorld) -> object:
+    world.send(Ask(number=0, acks=0))
+    await keep(world, Ask(number=1), Ask(number=2))
+
+    async def meanwhile() -> None:
+        # The server learns that the client sends nothing more before so many calls of the other one are answered.
+        for number in range(10, 20):
+            world.send(Ask(number=number), by=1)
+            await answered(world, number, by=1)
+        release(world, 2, 1)
+
+    await world.close(meanwhile=meanwhile)
+    # The server was not told that somebody has left.
+    return world.server.forgotten, world.server.asked[:3]
+
+
 async def clients_share_nothing(world: CallWorld) -> object:
     await keep(world, Ask(number=0))
     world.send(Ask(number=1, timeout_ms=SHORT_MS), by=1)
@@ -285,6 +301,7 @@ CALL_CASES: tuple[Script, ...] = (
     answers_given_with_the_stop_are_sent,
     what_a_client_that_leaves_waits_for_is_forgotten,
     a_client_that_stops_in_order_has_sent_what_expects_no_reply,
+    a_client_that_stops_in_order_lets_its_streams_drain,
     clients_share_nothing,
     a_request_out_of_bounds_is_refused_and_its_stream_goes_on,
     an_answer_out_of_bounds_fails_its_call_alone,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import pytest
@@ -38,8 +38,8 @@ class CallWorld(Protocol):
     async def start_server(self) -> None:
         """Start a new server process on the same address."""
 
-    async def close(self, by: int = 0) -> None:
-        """Let a client stop in order."""
+    async def close(self, by: int = 0, *, meanwhile: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Let a client stop in order; `meanwhile` is called when it has begun to."""
 
     async def leave(self, by: int = 0) -> None:
         """Let a client end without a word."""

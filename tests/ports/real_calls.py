@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import final
 
@@ -89,8 +89,12 @@ class RealCalls:
         self._runtime.shut_down()
         await self._serving
 
-    async def close(self, by: int = 0) -> None:
-        await self._callers[by].close()
+    async def close(self, by: int = 0, *, meanwhile: Callable[[], Awaitable[None]] | None = None) -> None:
+        closing = asyncio.get_running_loop().create_task(self._callers[by].close())
+        await asyncio.sleep(0)
+        if meanwhile is not None:
+            await meanwhile()
+        await closing
 
     async def leave(self, by: int = 0) -> None:
         for peer in self._callers[by].peers._peers.values():

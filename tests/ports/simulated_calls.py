@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import final
 
 import pytest
@@ -83,8 +83,10 @@ class SimulatedCalls:
     async def start_server(self) -> None:
         self._node.start()
 
-    async def close(self, by: int = 0) -> None:
+    async def close(self, by: int = 0, *, meanwhile: Callable[[], Awaitable[None]] | None = None) -> None:
         self._shells[by].stop()
+        if meanwhile is not None:
+            await meanwhile()
         await self.until(lambda: not self._shells[by].is_up)
 
     async def leave(self, by: int = 0) -> None:
