@@ -19,7 +19,7 @@ from tests.ports.call_cores import SERVER, Ask, Client, Server
 
 HOST = "127.0.0.1"
 # A script that hangs fails after this; none waits so long.
-PATIENCE_S = 5
+PATIENCE_S = 20
 # A node takes half a second.
 GRACE_S = 0.05
 
