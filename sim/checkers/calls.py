@@ -84,7 +84,7 @@ class Calls:
     name = "calls"
 
     def __init__(self, jury: Jury, transport: Transport, *, may_change: bool = False) -> None:
-        """With `may_change` calls may have another content when they arrive, by which they are not known again."""
+        """Calls that `may_change` on their way are not known again where they arrive: less is judged then."""
         self._jury = jury
         # Datagrams are lost and come twice by themselves.
         self._is_reliable = transport is Transport.STREAM and not may_change

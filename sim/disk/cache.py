@@ -16,6 +16,7 @@ from sim.disk.faults import MUTATING, WRITES, ArmedFaults, Interruption
 from sim.disk.file import Fate, FileNode
 from sim.disk.life import Life
 from sim.disk.names import DirectoryNode, NameChange, Node, duplicate, sync_names
+from storage.codec.buffer import Buffer
 from storage.draws import Draws
 
 _SYNCS = frozenset({"sync", "sync_directory"})
@@ -116,6 +117,19 @@ class PageCache:
         node.modified_ms = self.now_ms()
         self.dirty_files[node.number] = node
         return node
+
+    def after_write(self, node: FileNode, path: str, data: Buffer) -> None:
+        """Let the write that the file has just taken be lost, if such a fault is there and strikes it.
+
+        The page cache shows it until the machine loses power, whatever is synced meanwhile.
+        """
+        phantom = self.faults.phantom
+        if phantom is None or self._draws.below(100, "disk.phantom", self.operations) >= phantom.percent:
+            return
+        assert node.changes[-1].is_write, (path, node.changes[-1].sequence)
+        node.changes[-1].fate = Fate.LOST
+        if phantom.stray is not None:
+            phantom.stray(path, bytes(data))
 
     def sync_file(self, node: FileNode) -> None:
         """Make the file's changes durable; where syncs lie, they are lost instead, and nobody is told."""

@@ -15,12 +15,12 @@ from typing import final
 from sim.buggify.disks import DiskPoints
 from sim.disk.cache import PageCache
 from sim.disk.costs import Meter
-from sim.disk.faults import MUTATING, READ_OR_MUTATE, WRITES, Applied, Refusal, Trigger
+from sim.disk.faults import MUTATING, READ_OR_MUTATE, WRITES, Applied, Phantom, Refusal, Trigger
 from sim.disk.file import Fate, FileNode
 from sim.disk.handles import SimFileSystem
 from sim.disk.life import Life
 from sim.disk.names import Node, durable_node, missing
-from sim.disk.rot import Extent, rot, synced_bytes
+from sim.disk.rot import Extent, overwrite, rot, synced_bytes
 from sim.disk.survival import PowerLoss, Survivors, Tear, keep_by_mode, keep_chosen, keep_sequences
 from storage.disk.handle_pool import HandlePool
 from storage.draws import Draws
@@ -197,6 +197,18 @@ class SimDisk:
         """Change bytes of a file that were synced, without a word. Returns their place, None if nothing was synced."""
         node = self._file_at(path)
         return None if node is None else rot(node, extent, draws)
+
+    def overwrite(self, path: str, data: bytes, draws: Draws) -> tuple[int, int] | None:
+        """Put bytes that belong elsewhere over what was synced, without a word. Returns their place as `rot` does."""
+        node = self._file_at(path)
+        return None if node is None else overwrite(node, data, draws)
+
+    def lose_writes(self, percent: int, stray: Callable[[str, bytes], None] | None = None) -> None:
+        """Let so many of a hundred writes be acknowledged and never arrive, until 0 is passed.
+
+        `stray` is called with the path and the bytes of each.
+        """
+        self._cache.faults.phantom = Phantom(percent=percent, stray=stray) if percent else None
 
     def _file_at(self, path: str) -> FileNode | None:
         return self.file_system(Life("eye", sees_through=True)).file_at(path)

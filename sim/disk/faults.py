@@ -94,6 +94,17 @@ class Refusal:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phantom:
+    """Writes that are acknowledged and never reach their place: `percent` of them.
+
+    `stray`, if there is one, is called with the path and the bytes of each, to put them elsewhere.
+    """
+
+    percent: int
+    stray: Callable[[str, bytes], None] | None = None
+
+
 _EIO_ALWAYS: Final = Trigger(
     countdown=0, verbs=frozenset(), path_suffix="", applied=Applied.NOTHING, error_number=errno.EIO
 )
@@ -103,12 +114,13 @@ _EIO_ALWAYS: Final = Trigger(
 class ArmedFaults:
     """The triggers that wait on one disk, and its directories that raise EIO."""
 
-    __slots__ = ("_broken", "_triggers", "refusal", "refused", "syncs_lie")
+    __slots__ = ("_broken", "_triggers", "phantom", "refusal", "refused", "syncs_lie")
 
     def __init__(self) -> None:
         self._triggers: list[Trigger] = []
         self._broken: list[str] = []
         self.refusal: Refusal | None = None
+        self.phantom: Phantom | None = None
         # Whether syncs of files report success and write nothing.
         self.syncs_lie = False
         # The paths of calls that met an error, since `refused` was cleared last.
@@ -140,7 +152,7 @@ class ArmedFaults:
 
     def mend(self) -> None:
         self._broken.clear()
-        self.refusal, self.syncs_lie = None, False
+        self.refusal, self.phantom, self.syncs_lie = None, None, False
 
     def struck(self, verb: str, path: str, size_bytes: int = 0) -> Trigger | None:
         """Returns the trigger that strikes this call, and notes the path if the call meets an error."""

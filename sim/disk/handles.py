@@ -235,6 +235,8 @@ class SimFile:
         stop = self._cache.begin(verb, self._path, position, len(data))
         if stop is None:
             self._write_parts(position, data)
+            if self._cache.faults.phantom is not None:
+                self._cache.after_write(self._node, self._path, data)
             return
         count = stop.share(len(data))
         if count:

@@ -18,6 +18,21 @@ def synced_bytes(node: FileNode) -> int:
     return min([node.data_end, *(change.position for change in node.changes)])
 
 
+def overwrite(node: FileNode, data: bytes, draws: Draws) -> tuple[int, int] | None:
+    """Put bytes that belong elsewhere over what was synced, from a drawn block on; the file does not grow.
+
+    Returns the place as `rot` does; None if nothing was synced yet.
+    """
+    size_bytes = synced_bytes(node)
+    if not size_bytes:
+        return None
+    position = BLOCK_BYTES * draws.below((size_bytes - 1) // BLOCK_BYTES + 1, "stray.block")
+    stray = data[: size_bytes - position]
+    node.put(position, stray)
+    assert synced_bytes(node) >= position + len(stray), (node.number, position, len(stray))
+    return position, position + len(stray)
+
+
 def rot(node: FileNode, extent: Extent, draws: Draws) -> tuple[int, int] | None:
     """Change a bit, a sector (drawn bytes) or a block (zeros) of what was synced, at a place that is drawn.
 

@@ -25,6 +25,8 @@ from sim.scenario.disk_steps import (
     FailSync,
     HangDisk,
     LieSyncs,
+    LoseWrites,
+    MisdirectWrites,
     RestoreDisk,
     Rot,
     SaveDisk,
@@ -92,7 +94,7 @@ class Faults:
         self._metadata = MetadataFaults(site, targets)
         self._machines = MachineFaults(site, targets, self._actor)
         self._disks = DiskFaults(site, targets, self._actor, self._nodes)
-        damage = DamageFaults(site, targets)
+        self._damage = DamageFaults(site, targets, self._actor)
         rolling = RollingRestarts(site, targets, self._actor, self._nodes)
         self._next = 0
         self._last_us = 0
@@ -138,7 +140,9 @@ class Faults:
             WipeDisk: self._disks.wipe_disk,
             SaveDisk: self._disks.save_disk,
             RestoreDisk: self._disks.restore_disk,
-            Rot: damage.rot,
+            Rot: self._damage.rot,
+            LoseWrites: self._damage.lose_writes,
+            MisdirectWrites: self._damage.misdirect_writes,
         }
 
     @property
@@ -236,6 +240,7 @@ class Faults:
         self._metadata.heal_all()
         self._machines.heal_all()
         self._disks.heal_all()
+        self._damage.heal_all()
         self._nodes.heal_all()
 
 

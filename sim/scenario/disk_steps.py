@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from sim.scenario.base import DOWN, FOR_DISK, Named
-from sim.scenario.values import Duration, Size, TargetField
+from sim.scenario.values import Duration, Percent, Size, TargetField
 
 Calls = Literal["reads", "writes", "syncs", "all"]
 Extent = Literal["bit", "sector", "block"]
@@ -133,6 +133,29 @@ class RestoreDisk(DiskStep):
     down: Duration | None = Field(default=None, description=DOWN)
 
 
+class LoseWrites(DiskStep):
+    """Lets writes be acknowledged, and synced, and never arrive: the page cache shows them until power is lost."""
+
+    verb = "lose_writes"
+
+    lose_writes: TargetField = Field(description="The brokers whose disk loses writes.")
+    share: Percent = Field(description="Which share of the writes is lost.")
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)
+
+
+class MisdirectWrites(DiskStep):
+    """Lets writes land in another place, over something that was synced; where they belong, nothing arrives.
+
+    What they land on is damaged as by `rot`. Their own place is as after `lose_writes`.
+    """
+
+    verb = "misdirect_writes"
+
+    misdirect_writes: TargetField = Field(description="The brokers whose disk misdirects writes.")
+    share: Percent = Field(description="Which share of the writes is misdirected.")
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)
+
+
 class Rot(DiskStep):
     """Changes bytes of a file that were synced, as a disk does on which bits fade; every later read sees the same.
 
@@ -165,4 +188,14 @@ class Rot(DiskStep):
         return self
 
 
-DISK_VERBS: tuple[type[DiskStep], ...] = (FailDisk, FailSync, LieSyncs, WipeDisk, SaveDisk, RestoreDisk, Rot)
+DISK_VERBS: tuple[type[DiskStep], ...] = (
+    FailDisk,
+    FailSync,
+    LieSyncs,
+    WipeDisk,
+    SaveDisk,
+    RestoreDisk,
+    Rot,
+    LoseWrites,
+    MisdirectWrites,
+)

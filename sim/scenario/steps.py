@@ -13,6 +13,8 @@ from sim.scenario.disk_steps import (
     FailSync,
     HangDisk,
     LieSyncs,
+    LoseWrites,
+    MisdirectWrites,
     RestoreDisk,
     Rot,
     SaveDisk,
@@ -302,6 +304,8 @@ AnyStep = Annotated[
     | Annotated[WipeDisk, Tag("wipe_disk")]
     | Annotated[SaveDisk, Tag("save_disk")]
     | Annotated[RestoreDisk, Tag("restore_disk")]
-    | Annotated[Rot, Tag("rot")],
+    | Annotated[Rot, Tag("rot")]
+    | Annotated[LoseWrites, Tag("lose_writes")]
+    | Annotated[MisdirectWrites, Tag("misdirect_writes")],
     Discriminator(_verb_of, custom_error_type="verb", custom_error_message="verb"),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeGuard, final
 
 from cluster.core.effects import Observe
@@ -20,7 +20,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from sim.checkers.base import Jury
-from sim.checkers.chain import marks_of
+from sim.checkers.chain import Mark, marks_of
 from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import ROTTEN
 from sim.checkers.sightings import (
@@ -278,7 +278,8 @@ class Witness:
         reader = self._logs.reader(broker, partition)
         seen = reader.read_on(last_offset=int(values["last_offset"]))
         if seen:
-            self._judge_copies(broker, partition, reader, len(seen))
+            if self.jury.ghost.partition(partition).unjudged:
+                self._judge_appended(broker, partition, reader, seen, int(values["first_offset"]))
             chain = self.jury.ghost.partition(partition).image(broker).chain
             self._logs.remember(partition, reader, seen)
             marks = self._logs.whole(broker, partition, seen, chain.end)
@@ -425,9 +426,15 @@ class Witness:
             what = f"broker {broker} kept damage above its recovery point {recovery_point}: {reader.unsound}"
             self.jury.report(DAMAGE, f"{partition}: {what}")
 
-    def _judge_copies(self, broker: int, partition: str, reader: LogReader, count: int) -> None:
-        """Report an appended batch that is damaged, in a partition that is judged no further."""
-        if self.jury.ghost.partition(partition).unjudged and (what := reader.damaged(count)):
+    def _judge_appended(
+        self, broker: int, partition: str, reader: LogReader, seen: Sequence[Mark], first_offset: int
+    ) -> None:
+        """Report a damaged batch among those from `first_offset` on, in a partition that is judged no further.
+
+        What was appended before may be read again here, and may be rotten.
+        """
+        count = sum(mark.base_offset >= first_offset for mark in seen)
+        if count and (what := reader.damaged(count)):
             self.jury.report(DAMAGE, f"{partition}: broker {broker} appended {what}")
 
     def on_accepted(self, node_id: int, exchange: Exchange) -> None:

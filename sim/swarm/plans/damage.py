@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
-from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground
+from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, DrawFault, Fault, Ground
 
 
 def _is_beyond(ground: Ground) -> bool:
@@ -74,6 +74,21 @@ def _rot(ground: Ground, choices: Choices) -> list[Part]:
     return [step]
 
 
+def _phantom_writes(verb: str) -> DrawFault:
+    """Returns how writes that never arrive are drawn, with a power loss in most seeds, which shows it."""
+
+    def draw(ground: Ground, choices: Choices) -> list[Part]:
+        share = f"{choices.scale(1, 20, 'share')}%"
+        step: Part = {verb: ground.broker(choices), "share": share, "for": choices.ms(AWAY_MS, "for")}
+        gap, down = choices.ms((100, 1_000, 3_000), "gap"), choices.ms(DOWN_MS, "down")
+        power: Part = {"at": f"+{gap}", "power": "S", "keep": "all", "down": down}
+        return [step | {"as": "S"}, *([power] if choices.chance(70, "power") else [])]
+
+    return draw
+
+
+_lose_writes, _misdirect_writes = _phantom_writes("lose_writes"), _phantom_writes("misdirect_writes")
+
 DAMAGE = (
     Fault(name="fail-disk", family="disk", percent=30, most=2, draw=_fail_disk),
     Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync, is_possible=_is_beyond),
@@ -81,4 +96,13 @@ DAMAGE = (
     Fault(name="wipe-disk", family="disk", percent=40, most=1, draw=_wipe_disk, is_possible=_is_beyond),
     Fault(name="restore-disk", family="disk", percent=40, most=1, draw=_restore_disk, is_possible=_is_beyond),
     Fault(name="rot", family="disk", percent=30, most=3, draw=_rot, is_possible=_is_beyond),
+    Fault(name="lose-writes", family="disk", percent=20, most=1, draw=_lose_writes, is_possible=_is_beyond),
+    Fault(
+        name="misdirect-writes",
+        family="disk",
+        percent=15,
+        most=1,
+        draw=_misdirect_writes,
+        is_possible=_is_beyond,
+    ),
 )

@@ -54,3 +54,28 @@ def test_bytes_below_a_pending_overwrite_rot_and_the_overwrite_is_undone_as_befo
     assert place == (0, 4) and file.read_at(0, 9) == b"\0\0\0\0EFGH"
     disk.lose_power("none")
     assert disk.durable_bytes("a") == b"\0\0\0\0efgh"
+
+
+def test_a_lost_write_is_seen_until_power_is_lost_and_no_sync_saves_it() -> None:
+    disk, file = disk_with(b"abcd")
+    disk.lose_writes(100)
+    file.append(b"efgh")
+    disk.lose_writes(0)
+    file.append(b"ijkl")
+    file.sync()
+    assert file.read_at(0, 20) == b"abcdefghijkl" and disk.deceives and disk.has_lost_writes
+    disk.lose_power("all")
+    assert disk.durable_bytes("a") == b"abcd\0\0\0\0ijkl"
+
+
+def test_a_stray_write_is_told_with_its_bytes_and_lands_on_what_was_synced() -> None:
+    disk, file = disk_with(b"abcd")
+    strays: list[tuple[str, bytes]] = []
+    disk.lose_writes(100, lambda path, data: strays.append((path, data)))
+    file.append(b"efghij")
+    assert strays == [("a", b"efghij")]
+    assert disk.overwrite("a", b"efghij", Draws(3)) == (0, 4)
+    assert file.read_at(0, 20) == b"efghefghij"
+    disk.lose_power("none")
+    assert disk.durable_bytes("a") == b"efgh"
+    assert disk.overwrite("missing", b"x", Draws(3)) is None

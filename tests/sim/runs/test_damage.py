@@ -108,3 +108,19 @@ def test_a_bad_step_is_refused_with_its_line(step: str, words: str) -> None:
     with pytest.raises(ScenarioError) as refused:
         parse_scenario(f"{HEAD % ''}  - {{at: 2s, {step}}}\n", "bad.yaml")
     assert str(refused.value).startswith("bad.yaml:13: ") and words in str(refused.value)
+
+
+def test_lost_writes_that_a_power_loss_shows_are_cut_off_and_copied_again() -> None:
+    steps = "  - {at: 3s, lose_writes: leader(t/0), share: 30%, for: 2s, as: L}\n"
+    result = run(steps + "  - {at: 5500ms, power: L, keep: all, down: 300ms}\n", FLUSHED)
+    assert result.verdict is Verdict.HELD, result.violations
+    assert has_line(result, "5.000 s", "writes arrives again")
+    assert has_line(result, "recovery cuts") and not result.excuses and not result.excused
+
+
+def test_a_misdirected_write_damages_what_it_lands_on() -> None:
+    steps = "  - {at: 3s, misdirect_writes: leader(t/0), share: 10%, for: 2s, as: L}\n"
+    result = run(steps + "  - {at: 5500ms, power: L, keep: all, down: 300ms}\n", FLUSHED)
+    assert result.verdict is Verdict.HELD, result.violations
+    assert has_line(result, "a write of broker-", "landed in data/")
+    assert any("have changed on its disk" in excuse.reason for excuse in result.excuses)
