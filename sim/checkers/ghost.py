@@ -36,6 +36,8 @@ from sim.checkers.sightings import (
 
 # What is wrong with a disk on which bits have faded.
 ROTTEN = "holds bytes that have changed on its disk"
+# What is wrong with one that puts writes in other places, perhaps on what the same step has written.
+ASTRAY = "holds a write on its disk that belongs elsewhere"
 UNSYNCED = "every in-sync replica lost it with its un-synced writes"
 
 

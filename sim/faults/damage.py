@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, final
 
-from sim.checkers.ghost import ROTTEN
+from sim.checkers.ghost import ASTRAY, ROTTEN
 from sim.faults.targets import Site, Targets
 from sim.hosts.node import Node
 from sim.scenario.disk_steps import LoseWrites, MisdirectWrites, Rot
@@ -110,7 +110,7 @@ class DamageFaults:
         )
         partition = victim.split("/")[-2]
         if partition in self._partitions(node):
-            self._give_up(node, [partition], ROTTEN)
+            self._give_up(node, [partition], ASTRAY)
         else:
             self._give_up(node, self._partitions(node), WRONG_CHECKPOINT)
 
@@ -158,6 +158,7 @@ class DamageFaults:
         ghost = self._site.ghost
         for name in partitions:
             partition = ghost.partition(name)
-            # A recovery point that is wrong stays so: a start may recover nothing.
-            is_worse = partition.image(node.node_id).damage == WRONG_CHECKPOINT
-            ghost.give_up_at_once(partition, node.node_id, WRONG_CHECKPOINT if is_worse else damage)
+            # With a wrong recovery point a start may recover nothing, so rot does not take the place of that.
+            before = partition.image(node.node_id).damage
+            is_worse = before == ASTRAY or (damage == ROTTEN and before == WRONG_CHECKPOINT)
+            ghost.give_up_at_once(partition, node.node_id, before if is_worse else damage)

@@ -22,7 +22,7 @@ from cluster.core.messages import (
 from sim.checkers.base import Jury
 from sim.checkers.chain import Mark, marks_of
 from sim.checkers.fail_over import FailOver
-from sim.checkers.ghost import ROTTEN
+from sim.checkers.ghost import ASTRAY, ROTTEN
 from sim.checkers.sightings import (
     Acknowledged,
     Appended,
@@ -277,9 +277,9 @@ class Witness:
         broker = node.node_id
         reader = self._logs.reader(broker, partition)
         seen = reader.read_on(last_offset=int(values["last_offset"]))
-        if seen:
-            if self.jury.ghost.partition(partition).unjudged:
-                self._judge_appended(broker, partition, reader, seen, int(values["first_offset"]))
+        if seen and self.jury.ghost.partition(partition).unjudged:
+            self._judge_appended(broker, partition, reader, seen, int(values["first_offset"]))
+        elif seen:
             chain = self.jury.ghost.partition(partition).image(broker).chain
             self._logs.remember(partition, reader, seen)
             marks = self._logs.whole(broker, partition, seen, chain.end)
@@ -433,7 +433,8 @@ class Witness:
 
         What was appended before may be read again here, and may be rotten.
         """
-        count = sum(mark.base_offset >= first_offset for mark in seen)
+        is_astray = self.jury.ghost.partition(partition).image(broker).damage == ASTRAY
+        count = 0 if is_astray else sum(mark.base_offset >= first_offset for mark in seen)
         if count and (what := reader.damaged(count)):
             self.jury.report(DAMAGE, f"{partition}: broker {broker} appended {what}")
 
