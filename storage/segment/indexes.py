@@ -33,7 +33,7 @@ class SegmentIndexes:
     trimmed.
     """
 
-    __slots__ = ("_max_bytes", "lazy_offset", "lazy_time", "transactions")
+    __slots__ = ("_max_bytes", "lazy_offset", "lazy_time", "may_lack_times", "transactions")
 
     def __init__(
         self, file_system: FileSystem, directory: str, base_offset: int, *, max_bytes: int, suffix: str = ""
@@ -49,6 +49,8 @@ class SegmentIndexes:
             file_system, path(TIME_INDEX_SUFFIX), base_offset, max_index_size=max_bytes
         )
         self.transactions = TransactionIndex(file_system, path(TRANSACTION_INDEX_SUFFIX), base_offset)
+        # Whether an entry was left out of the time index, which an entry of the offset index would lead to expect.
+        self.may_lack_times = False
 
     @property
     def offset(self) -> OffsetIndex:
@@ -86,6 +88,7 @@ class SegmentIndexes:
                     time_index.append_all(*entries.rising_times(before.timestamp))
                 except OSError as error:
                     _check_left_out(error)
+                    self.may_lack_times = True
                 return
         columns = entries.offsets, entries.positions, entries.times, entries.time_offsets
         for offset, position, timestamp, time_offset in zip(*columns, strict=True):
@@ -114,7 +117,9 @@ class SegmentIndexes:
             self.time.maybe_append(*max_timestamp)
         except OSError as error:
             _check_left_out(error)
+            self.may_lack_times = True
         except (InvalidOffset, ValueError) as error:
+            self.may_lack_times = True
             if not self.time.is_full:
                 logger.error("time index emptied: path=%s reason=%s", self.lazy_time.path, error)
                 self.time.truncate()
@@ -148,6 +153,7 @@ class SegmentIndexes:
             if index.size_bytes > self._max_bytes:
                 logger.warning("index emptied: path=%s entries=%d", index.path, index.entries)
                 index.truncate()
+                self.may_lack_times = True
         self.resize()
         assert self.offset.size_bytes <= self._max_bytes, (self.offset.path, self.offset.size_bytes)
         assert self.time.size_bytes <= self._max_bytes, (self.time.path, self.time.size_bytes)
@@ -162,6 +168,7 @@ class SegmentIndexes:
         self.offset.reset()
         self.time.reset()
         self.transactions.reset()
+        self.may_lack_times = False
         assert self.offset.entries == 0, (self.offset.path, self.offset.entries)
         assert self.time.entries == 0, (self.time.path, self.time.entries)
 
@@ -170,6 +177,7 @@ class SegmentIndexes:
         self.offset.reset()
         self.time.reset()
         self.transactions.restart_empty()
+        self.may_lack_times = False
         assert self.offset.entries == 0, (self.offset.path, self.offset.entries)
         assert self.time.entries == 0, (self.time.path, self.time.entries)
 

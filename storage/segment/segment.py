@@ -484,7 +484,7 @@ class LogSegment:
         if self._has_true_max and known.timestamp == indexed.timestamp >= 0:
             self._max_timestamp = indexed
         elif known.timestamp >= 0:
-            self._max_timestamp = self._read_largest_timestamp()
+            self._max_timestamp = self._read_largest_timestamp(offset)
         assert found is None or self.records.size_bytes == found.position, (self.records.size_bytes, found)
         return removed_bytes
 
@@ -500,9 +500,14 @@ class LogSegment:
         assert self.records.size_bytes == position, (self.path, self.records.size_bytes, position)
         return removed_bytes
 
-    def _read_largest_timestamp(self) -> TimestampOffset:
+    def _read_largest_timestamp(self, end_offset: int) -> TimestampOffset:
+        """The greatest timestamp of a segment that was just cut to `end_offset`."""
         indexed = self.time_index.last_entry
-        position = self.indexed_position(indexed.offset)
+        # With each entry of the offset index the time index gets the greatest timestamp so far, if it has risen. So
+        # only the batches from the last entry on are read: where timestamps were equal for long, that of the time
+        # index may be far before it.
+        is_indexed = self._has_true_max and not self.indexes.may_lack_times
+        position = self.indexed_position(end_offset if is_indexed else indexed.offset)
         found = self.records.largest_timestamp_after(position)
         if found.timestamp > indexed.timestamp:
             return TimestampOffset(found.timestamp, found.offset)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sim.disk import SimFileSystem
 from storage.batch import Record, build_batch
@@ -391,16 +393,73 @@ def test_ls13_a_time_index_that_lacks_the_greatest_timestamp_is_not_believed_at_
     """A crash leaves such an index to a segment that recovery does not look at."""
     file_system = new_file_system()
     segment = open_segment(file_system, config=LogConfig(index_interval_bytes=1 << 20))
-    for offset, timestamp in enumerate((NOW_MS, NOW_MS + 5, NOW_MS - 5)):
+    for offset, timestamp in enumerate((NOW_MS, NOW_MS + 5, NOW_MS - 5, NOW_MS - 5)):
         append_batch(segment, batch(offset, timestamp=timestamp))
     segment.time_index.maybe_append(NOW_MS, 0)
+    segment.offset_index.append(2, 2 * SIZE)
     for index in (segment.time_index, segment.offset_index):
         index.trim_to_valid_size()
     segment.close_handlers()
     again = open_segment(file_system, config=EACH, file_already_exists=True)
     assert again.max_timestamp == (NOW_MS, 0)
-    again.truncate_to(2, NOW_MS)
-    assert again.max_timestamp == (NOW_MS + 5, 1)
+    for end in (3, 2):
+        again.truncate_to(end, NOW_MS)
+        assert again.max_timestamp == (NOW_MS + 5, 1)
+
+
+def test_ls13_batches_of_equal_timestamps_before_a_later_one_are_not_read_again_at_a_cut() -> None:
+    file_system = new_file_system()
+    segment = open_segment(file_system, config=EACH)
+    for offset in range(9):
+        append_batch(segment, batch(offset, timestamp=NOW_MS + max(0, offset - 6)))
+    file = file_system.open(log_path(DIRECTORY, 0), OpenMode.WRITE)
+    # Whoever walks over the batches from the only entry of that timestamp on stops here.
+    file.write_at(3 * SIZE + 8, bytes(4))
+    file.close()
+    for end, greatest in ((8, (1, 7)), (7, (0, 0)), (5, (0, 0))):
+        segment.truncate_to(end, NOW_MS)
+        assert segment.max_timestamp == (NOW_MS + greatest[0], greatest[1])
+
+
+@pytest.mark.parametrize("is_a_set", [False, True])
+def test_ls13_a_time_index_that_was_full_is_not_believed_at_a_cut(is_a_set: bool) -> None:
+    # There is room for 12 offsets and 8 times.
+    config = LogConfig(index_interval_bytes=0, segment_index_bytes=96)
+    segment = open_segment(new_file_system(), config=config)
+    batches = [batch(offset, timestamp=NOW_MS + min(offset, 9)) for offset in range(14)]
+    if is_a_set:
+        segment.append(13, b"".join(batches))
+    else:
+        for data in batches:
+            append_batch(segment, data)
+    assert segment.time_index.entries < segment.offset_index.entries
+    segment.truncate_to(12, NOW_MS)
+    assert segment.max_timestamp == (NOW_MS + 9, 9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    times=st.lists(st.integers(0, 4), min_size=1, max_size=25),
+    cuts=st.lists(st.integers(0, 24), min_size=1, max_size=4),
+    interval=st.sampled_from([0, SIZE, 3 * SIZE]),
+    index_bytes=st.sampled_from([24, 48, 1200]),
+    recovers=st.booleans(),
+)
+def test_ls13_the_greatest_timestamp_after_any_cuts_is_that_of_a_look_at_all_batches(
+    times: list[int], cuts: list[int], interval: int, index_bytes: int, recovers: bool
+) -> None:
+    config = LogConfig(index_interval_bytes=interval, segment_index_bytes=index_bytes)
+    file_system = new_file_system()
+    segment = open_segment(file_system, config=config)
+    for offset, at in enumerate(times):
+        append_batch(segment, batch(offset, timestamp=NOW_MS + at))
+    if recovers:
+        recover(segment, file_system)
+    for cut in sorted(cuts, reverse=True):
+        segment.truncate_to(cut, NOW_MS)
+        kept = times[:cut]
+        expected = (NOW_MS + max(kept), kept.index(max(kept))) if kept else (-1, 0)
+        assert tuple(segment.max_timestamp) == expected
 
 
 @pytest.mark.parametrize("config", [EACH, TWO])
