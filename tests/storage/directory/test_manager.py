@@ -487,3 +487,33 @@ def interrupted(number: int, work: Callable[[], None]) -> Iterator[None]:
                 stack.enter_context(replaced(Replacement(target=target, make=counting)))
         yield
         assert count > number, count
+
+
+def test_ll4_the_offsets_of_a_stray_log_are_not_those_of_the_next_log_of_its_name() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 5)
+    log.flushes.flush()
+    log.marks.update_high_watermark(5)
+    logs.checkpoint_recovery_points()
+    logs.checkpoint_high_watermarks()
+    logs.set_aside("t", 0)
+    append_each(logs.create("t", 0), 5)
+    disk.crash_process()
+    log = started(disk).logs["t-0"]
+    assert (log.high_watermark, log.log_end_offset) == (0, 5)
+
+
+def test_a_log_start_at_the_first_segment_is_in_no_checkpoint() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    logs.create("t", 0).truncation.truncate_fully_and_start_at(5, now_ms=NOW_MS)
+    above = logs.create("t", 1)
+    append_each(above, 3)
+    above.marks.update_high_watermark(3)
+    above.marks.maybe_increment_log_start_offset(2)
+    write = logs.prepare_checkpoint()
+    write()
+    assert write.adopt()
+    assert content(disk, "log-start-offset-checkpoint") == b"0\n1\nt 1 2\n"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from sim.disk.life import Dead, Life
 from storage.disk.checkpoints import (
+    _SLICE_BYTES,
     CleanShutdownFile,
     LeaderEpochCheckpoint,
     MetaProperties,
@@ -266,3 +268,24 @@ def test_meta_properties_of_version_0_are_read() -> None:
 def test_bad_meta_properties_are_refused(content: bytes, reason: str) -> None:
     with pytest.raises(CorruptCheckpoint, match=reason):
         MetaPropertiesFile(file_system_with(content, "/log/meta.properties"), "/log").read()
+
+
+def test_a_line_without_end_takes_little_memory_before_it_is_refused() -> None:
+    file_system = file_system_with(b"0" * (8 << 20))
+    tracemalloc.start()
+    with pytest.raises(CorruptCheckpoint, match="a line of more than 65536 bytes"):
+        LeaderEpochCheckpoint(file_system, PATH).read()
+    most_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most_bytes < 2 << 20, most_bytes
+
+
+def test_a_line_end_of_two_bytes_may_be_split_between_two_reads() -> None:
+    head = b"0\r\n20000\r\n"
+    lines = [b"%d %d" % (number, number) for number in range(20_000)]
+    # All lines have 16 bytes, the first a few more: so the first byte of an end is the last one of the first read.
+    more = (_SLICE_BYTES + 1 - len(head)) % 16
+    lines[0] = lines[0].ljust(14 + more)
+    content = head + b"".join(line.ljust(14) + b"\r\n" for line in lines)
+    assert content[_SLICE_BYTES - 1 : _SLICE_BYTES + 1] == b"\r\n"
+    assert len(LeaderEpochCheckpoint(file_system_with(content), PATH).read()) == 20_000

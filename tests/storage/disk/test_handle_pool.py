@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from threading import Thread
 
@@ -12,7 +13,7 @@ from sim.disk import SimFileSystem
 from sim.disk.life import Life
 from storage.disk.filesystem import File, OpenMode
 from storage.disk.handle_pool import MOST_PASSED_OVER, HandlePool
-from storage.disk.os_filesystem import OsFileSystem
+from storage.disk.os_filesystem import OsFile, OsFileSystem
 from storage.errors import StorageError
 from storage.index.offset_index import OffsetIndex
 from tests.storage.logs import NOW_MS, SMALL, append_each, new_disk, open_log, read_offsets
@@ -209,3 +210,19 @@ def test_readers_and_a_writer_on_other_threads_share_three_handles(tmp_path: Pat
     assert read_offsets(log) == list(range(300))
     log.close()
     assert len(pool) == 0
+
+
+def test_the_next_sync_raises_what_the_sync_before_a_rest_met_on_the_real_disk() -> None:
+    """A pipe stands for a disk that fails: its sync does."""
+    read_end, write_end = os.pipe()
+    file = OsFile(OsFileSystem(), "pipe", write_end, is_writable=True, can_rest=True)
+    file.is_unsynced = True
+    assert not file.give_up()
+    # The kernel would report it once.
+    file.is_unsynced = False
+    for _ in range(2):
+        with pytest.raises(OSError, match="pipe"):
+            file.sync()
+        assert not file.give_up()
+    file.close()
+    os.close(read_end)

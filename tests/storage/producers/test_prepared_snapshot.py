@@ -7,8 +7,16 @@ import pytest
 from sim.disk.handles import SimFileSystem
 from storage.log import PartitionLog
 from storage.producers.prepared_snapshot import PreparedSnapshot
-from storage.producers.snapshot import read_content, snapshot_name
-from tests.storage.logs import DIRECTORY, NOW_MS, ROOMY, new_file_system, open_log
+from storage.producers.snapshot import ENTRY_BYTES, read_content, snapshot_name
+from tests.storage.logs import (
+    DIRECTORY,
+    NOW_MS,
+    ROOMY,
+    durable_file_system,
+    new_disk,
+    new_file_system,
+    open_log,
+)
 from tests.storage.producers.producer_logs import last_sequences, segmented, send, snapshots
 
 MANY = range(1, 9)
@@ -161,3 +169,30 @@ def test_ps15_few_producers_are_saved_in_the_roll() -> None:
     log = segmented(file_system, 2)
     assert log.flushes.begin_snapshot() is None
     assert snapshots(file_system) == [1]
+
+
+def test_ps20_a_snapshot_whose_segment_was_deleted_meanwhile_is_not_kept() -> None:
+    file_system = new_file_system()
+    log = rolled(file_system, most_in_a_roll=7)
+    snapshot = begun(log)
+    snapshot()
+    send(log, pid=50)
+    log.flushes.roll(now_ms=NOW_MS)
+    log.marks.update_high_watermark(log.log_end_offset)
+    log.marks.maybe_increment_log_start_offset(9)
+    assert log.retention.delete_old(NOW_MS) == 2
+    log.flushes.snapshot_done()
+    assert log.producers.snapshots.offsets == snapshots(file_system) == [9]
+    assert not [name for name in file_system.list(DIRECTORY) if name.endswith(".tmp")]
+
+
+def test_t12_the_bytes_of_a_snapshot_are_on_the_disk_before_its_name() -> None:
+    disk = new_disk()
+    file_system = durable_file_system(disk)
+    log = rolled(file_system, most_in_a_roll=7)
+    begun(log)()
+    log.flushes.snapshot_done()
+    file_system.sync_directory(DIRECTORY)
+    durable = disk.durable_bytes(f"{DIRECTORY}/{snapshot_name(8)}")
+    assert durable == content(file_system, 8)
+    assert len(durable) > 8 * ENTRY_BYTES

@@ -177,3 +177,26 @@ def test_ps16_an_open_transaction_and_its_end_are_followed_in_slices() -> None:
             each.truncate_to(offset, now_ms=NOW_MS)
         assert state_of(log) == state_of(expected), offset
         assert log.marks.last_stable_offset == expected.marks.last_stable_offset
+
+
+def test_ps16_a_log_start_that_moves_between_two_slices_makes_the_next_one_begin_again() -> None:
+    log = filled()
+    for _ in range(3):
+        assert not log.truncation.prepare(11, now_ms=NOW_MS)
+    log.marks.update_high_watermark(11)
+    log.marks.maybe_increment_log_start_offset(2)
+    # The load, then 3, 3 and 3 of the batches from 2 on, after which one finds that none is left.
+    assert prepare_all(log, 11) == 5
+    log.truncate_to(11, now_ms=NOW_MS)
+    expected = filled()
+    expected.marks.update_high_watermark(11)
+    expected.marks.maybe_increment_log_start_offset(2)
+    expected.truncate_to(11, now_ms=NOW_MS)
+    assert state_of(log) == state_of(expected)
+
+
+def test_rt12_a_log_that_is_emptied_forgets_the_truncation_that_was_prepared() -> None:
+    log = filled()
+    prepare_all(log, 11)
+    log.truncation.truncate_fully_and_start_at(3, now_ms=NOW_MS)
+    assert not log.truncation.is_preparing

@@ -471,3 +471,11 @@ def test_ls13_the_greatest_timestamp_is_that_of_the_kept_batches(config: LogConf
     for end, greatest in ((8, (40, 7)), (7, (12, 3)), (4, (12, 3)), (3, (9, 1)), (1, (5, 0))):
         segment.truncate_to(end, NOW_MS)
         assert tuple(segment.max_timestamp) == (NOW_MS + greatest[0], greatest[1])
+
+
+def test_ls1_a_time_index_that_is_ahead_of_the_log_is_emptied_by_the_next_set() -> None:
+    """A damaged index, whose times would still be in order."""
+    segment = open_segment(new_file_system(), config=EACH)
+    segment.time_index.maybe_append(NOW_MS, 50)
+    segment.append(3, b"".join(batch(offset, timestamp=NOW_MS + 1 + offset) for offset in range(4)))
+    assert [offset for _, offset in time_entries(segment)] == [2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 import zlib
 
 import pytest
@@ -12,8 +13,8 @@ from storage.batch import HEADER_SIZE, Record, RecordBatch, build_batch, iterate
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import FileSystem, OpenMode
 from storage.errors import CorruptBatch, StorageError
-from storage.segment.file_records import FileRecords
-from tests.storage.logs import batch, new_disk, new_file_system
+from storage.segment.file_records import LONG_BATCH_BYTES, FileRecords
+from tests.storage.logs import NOW_MS, batch, new_disk, new_file_system
 
 PATH = "0.log"
 
@@ -164,3 +165,15 @@ def test_fr15_a_slice_of_a_file_that_shrank_names_what_is_missing() -> None:
     file_system.open(PATH, OpenMode.WRITE).truncate(0)
     with pytest.raises(StorageError, match=f"0 bytes at byte 0, expected {len(data)}"):
         records.read_slice(0, len(data))
+
+
+def test_fr8_a_long_batch_that_is_damaged_is_refused_before_it_is_held_whole() -> None:
+    content = bytearray(build_batch([Record(0, NOW_MS, None, bytes(LONG_BATCH_BYTES))]))
+    content[-1] ^= 1
+    _, _, records = new_records(bytes(content))
+    tracemalloc.start()
+    with pytest.raises(CorruptBatch, match="checksum"):
+        next(records.scan_headers())
+    most_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most_bytes < LONG_BATCH_BYTES, most_bytes

@@ -235,3 +235,20 @@ def test_pro6_an_append_beyond_the_bounds_of_a_step_leaves_the_log_as_it_was() -
     stored = log.read(5, max_size=1 << 20).records
     batch = RecordBatch(stored, 0, len(stored))
     assert batch.is_valid() and batch.base_offset == 5 and batch.partition_leader_epoch == 3
+
+
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_lv20_a_large_record_without_a_key_is_refused_for_a_compacted_topic(key: bytes | None) -> None:
+    records = build_batch([Record(offset=0, timestamp=NOW_MS, key=key, value=bytes(200_000))])
+    rules = ValidationRules(is_compacted=True)
+    assert in_slices(records, rules) == at_once(records, rules)
+    assert isinstance(in_slices(records, rules)[0], bytes) == (key is not None)  # type: ignore[index]
+
+
+def test_what_a_batch_unpacks_to_is_work_of_the_step() -> None:
+    work, rules = StepWork(), ValidationRules()
+    record = Record(offset=0, timestamp=NOW_MS, key=None, value=bytes(512_000))
+    records = build_batch([record], compression=Compression.GZIP)
+    before = work.left
+    validate_and_assign(records, rules, base_offset=0, leader_epoch=0, now_ms=NOW_MS, work=work)
+    assert before - work.left >= 1000
