@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,8 @@ from storage.disk.os_filesystem import OsFileSystem
 from storage.log import PartitionLog
 
 CONFIG: Final = LogConfig(segment_bytes=1 << 30, segment_index_bytes=4096)
+# For one large segment: where its index is full, a start does not look back for the last batches of producers.
+ROOMY: Final = replace(CONFIG, segment_index_bytes=1 << 20)
 FIRST_TIMESTAMP: Final = 1_700_000_000_000
 VALUE: Final = b"value"
 # The sizes of most rows: segments in a log, partitions in a directory.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.growth import LINEAR, Once, Row, Sample
-from bench.scale_logs import one_record, open_log, start, write_one_segment
+from bench.scale_logs import ROOMY, one_record, open_log, start, write_one_segment
 
 # Not fewer: only from here on does a start walk all of them as garbage that is none, which would look like growth.
 SIZES: Final = (50_000, 100_000, 150_000, 200_000)
@@ -30,7 +30,7 @@ def write_producers(directory: Path, count: int) -> None:
     """Write a log of one batch for each of `count` producers, with a snapshot of all as an orderly stop leaves it."""
     assert count % _CHUNK == 0, count
     write_one_segment(directory, map(_batches, range(0, count, _CHUNK)))
-    open_log(directory, clean=False).close()
+    open_log(directory, clean=False, config=ROOMY).close()
 
 
 def clean_producers(size: int, root: Path) -> Once:

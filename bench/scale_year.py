@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
@@ -10,8 +9,8 @@ from typing import Final
 
 from bench.growth import INDEPENDENT, LINEAR, Once, Row, Sample, Steps, cpu, steps
 from bench.scale_logs import (
-    CONFIG,
     FIRST_TIMESTAMP,
+    ROOMY,
     end_of,
     one_record,
     open_committed,
@@ -25,7 +24,6 @@ STEPS: Final = 50
 TRANSACTIONS: Final = (4000, 8000, 16_000, 64_000)
 # A new leader each hour of a year is 8,760.
 EPOCHS: Final = (100, 1000, 3000, 10_000)
-ROOMY: Final = replace(CONFIG, segment_index_bytes=1 << 20)
 
 
 _CHUNK: Final = 4000
@@ -101,7 +99,7 @@ def open_transactions(size: int, root: Path) -> Once:
 
 def _with_producers(size: int, root: Path) -> PartitionLog:
     write_producers(root / "t-0", size)
-    return open_committed(root / "t-0", clean=True)
+    return open_committed(root / "t-0", clean=True, config=ROOMY)
 
 
 def _append_of(log: PartitionLog, producer_id: int, sequence: int) -> None:
