@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.growth import LINEAR, Once, Row, Sample
-from bench.scale_logs import ROOMY, one_record, open_log, start, write_one_segment
+from bench.scale_logs import FIRST_TIMESTAMP, ROOMY, one_record, open_log, start, write_one_segment
 
 # Not fewer: only from here on does a start walk all of them as garbage that is none, which would look like growth.
 SIZES: Final = (50_000, 100_000, 150_000, 200_000)
@@ -20,9 +20,10 @@ _CHUNK: Final = 25_000
 
 @cache
 def _batches(first: int) -> bytes:
-    """The batches of a chunk of producers, built once: several rows write the same ones."""
+    """The batches of a chunk of producers, one each millisecond, built once: several rows write the same ones."""
     return b"".join(
-        one_record(offset, producer_id=offset, sequence=7) for offset in range(first, first + _CHUNK)
+        one_record(offset, producer_id=offset, sequence=7, timestamp=FIRST_TIMESTAMP + offset)
+        for offset in range(first, first + _CHUNK)
     )
 
 
