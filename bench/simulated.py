@@ -30,12 +30,19 @@ class Nowhere(io.RawIOBase):
 
 
 class Unwatched:
-    """A watcher that sees nothing, so that no checker is asked."""
+    """A watcher that asks no checker. It writes the lines of the trace and the story, which are no part of them."""
 
-    def __init__(self, *parts: object) -> None:
-        self.parts = parts
+    def __init__(self, chronicle: Any, *parts: object) -> None:
+        self._chronicle, self.parts = chronicle, parts
+
+    def on_observes(self, shell: Any, observes: list[Any]) -> None:
+        """Write the observations of one step down."""
+        for observe in observes:
+            self._chronicle.observe(shell.name, observe)
 
     def __getattr__(self, name: str) -> Any:
+        # The next call takes no way round.
+        setattr(self, name, nothing)
         return nothing
 
 
