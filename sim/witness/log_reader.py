@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from typing import final
 
@@ -230,7 +229,7 @@ class LogReader:
             return
         places = self.places
         assert self._durable_count <= len(places), (self.directory, self._durable_count, len(places))
-        keep = bisect_left(places, offset, key=_base_offset_of)
+        keep = places.index_of(offset, _base_offset_of)
         if keep and places[keep - 1].mark.next_offset > offset:
             keep -= 1
         places.truncate(keep)
@@ -245,7 +244,7 @@ class LogReader:
 
     def at(self, base_offset: int) -> Mark | None:
         """Returns the batch that begins at `base_offset`, if it was read."""
-        index = bisect_left(self.places, base_offset, key=_base_offset_of)
+        index = self.places.index_of(base_offset, _base_offset_of)
         found = self.places[index].mark if index < len(self.places) else None
         return found if found is not None and found.base_offset == base_offset else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import marshal
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import Any, Generic, TypeVar, final, overload
@@ -101,6 +102,19 @@ class PackedList(Generic[T]):
             if first < end:
                 found += self._packing.unpacked(self._blocks[number])[max(start - first, 0) : end - first]
         return found + self._newest[max(start - packed_end, 0) : max(end - packed_end, 0)]
+
+    def index_of(self, target: int, key: Callable[[T], int]) -> int:
+        """Returns the first index whose item has a key of at least `target`, else the length; keys must not fall."""
+        low, high = 0, len(self._blocks) * BLOCK_ITEMS
+        if not self._blocks or (self._newest and key(self._newest[0]) < target):
+            return high + bisect_left(self._newest, target, key=key)
+        while low < high:
+            middle = (low + high) // 2
+            if key(self._at(middle)) < target:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
     def append(self, item: T) -> None:
         """Add an item at the end, and pack the oldest ones if there are enough."""

@@ -86,6 +86,12 @@ def test_a_list_is_cut_at_either_end(length: int) -> None:
     assert list(packed) == whole[length:]
 
 
+@pytest.mark.parametrize("target", [-1, 0, 1, 2 * BLOCK_ITEMS, 2 * COUNT - 3, 2 * COUNT])
+def test_an_item_is_found_by_a_number_in_it_that_rises(target: int) -> None:
+    packed = PackedList(PACKING, [(2 * number, text) for number, text in items(COUNT)])
+    assert packed.index_of(target, lambda item: item[0]) == min((target + 1) // 2, COUNT)
+
+
 def test_equal_blocks_are_known_at_a_glance() -> None:
     whole = items(COUNT)
     differs = [*whole[:BLOCK_ITEMS], (-1, ""), *whole[BLOCK_ITEMS + 1 :]]
