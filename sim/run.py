@@ -41,6 +41,7 @@ from sim.sometimes.watched import WatchedPoints, note_end
 from sim.story import Chronicle, Story
 from sim.watch import Watch
 from sim.witness.disk_logs import DiskLogs
+from sim.witness.lag import LagWitness
 from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
 from sim.world.network import Transport
@@ -200,7 +201,12 @@ class Run:
         metadata = MetadataWitness(self.jury, controller_disk, join(CONTROLLER, METADATA_DIRECTORY))
         flips_bits = any(isinstance(step, FlipBits) for step in scenario.steps)
         calls = Calls(self.jury, Transport(scenario.network.transport), may_change=flips_bits)
-        watch: ClusterWatcher = Watch(self.chronicle, self.witness, metadata, lookout, parked, calls)
+        self.lag = LagWitness(
+            self.jury, self.witness.lives, broker_config(scenario, 1).replica_lag_time_max_ms
+        )
+        watch: ClusterWatcher = Watch(
+            self.chronicle, self.witness, metadata, lookout, parked, calls, self.lag
+        )
         if reached is not None:
             watch = WatchedPoints(watch, reached)
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, machines)
@@ -233,6 +239,7 @@ class Run:
         while self.world.now_us < self.scenario.duration:
             self.world.run_to(min(self.world.now_us + LOOK_US, self.scenario.duration))
             self.witness.look(self.cluster.controller.acts_since_us)
+            self.lag.look(self.cluster.brokers, self.cluster.partitions, self.world.now_us)
             self.outages.look()
             if self._is_over():
                 return self._result(replay, [], {}, self.misses.all())

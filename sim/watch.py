@@ -23,6 +23,7 @@ from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
 from sim.story import Chronicle
+from sim.witness.lag import LagWitness
 from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
 from sim.world.network import Exchange
@@ -35,8 +36,9 @@ class Watch:
 
     def __init__(
         self, chronicle: Chronicle, witness: Witness, metadata: MetadataWitness, lookout: Lookout,
-        parked: ParkedFetches, calls: Calls,
+        parked: ParkedFetches, calls: Calls, lag: LagWitness,
     ) -> None:  # fmt: skip
+        self._lag = lag
         self._parked, self._calls = parked, calls
         self._chronicle, self._witness, self._lookout = chronicle, witness, lookout
         self._metadata = metadata
@@ -55,6 +57,7 @@ class Watch:
             if observe.kind == "replica.truncated":
                 self._lookout.on_truncated(str(dict(observe.fields)["topic_partition"]))
         self._witness.on_observes(shell, observes)
+        self._lag.on_observes(shell, observes)
         if isinstance(shell, Node):
             self._metadata.on_observes(shell, observes)
         self._report_excuses()
@@ -98,6 +101,7 @@ class Watch:
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         self._calls.on_accepted(shell, exchange)
         self._witness.on_accepted(shell.node_id, exchange)
+        self._lag.on_accepted(shell, exchange)
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         self._calls.on_answered(shell, call, body)

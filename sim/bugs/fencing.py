@@ -1,4 +1,8 @@
-"""The bugs of the catalogue that take out one comparison of `cluster/core/fencing.py` each."""
+"""The bugs of the catalogue that take out one comparison of `cluster/core/fencing.py` each.
+
+Where two comparisons refuse the same request, one of them without the other is no mistake that anybody could see: a bug
+takes out both.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,25 @@ Original = Callable[..., Any]
 _CHECKS: Mapping[str, str] = {
     "check_cluster": "A node of another cluster is obeyed.",
     "check_names_itself": "A broker may name another sender in its header than in its request, or none.",
-    "check_broker_epoch": "The controller obeys an earlier life of a broker (KR-CTL-4).",
-    "check_life": "A leader obeys an earlier life of a follower's broker, or another process in the same life.",
-    "check_fetch_of_present_life": "A fetch of an earlier life counts as progress (KAFKA-15221).",
-    "check_incarnation": "The controller obeys another process under the same broker id and epoch.",
     "check_topic_id": "A leader counts what a follower copied for a deleted topic of the same name (C1, KIP-516).",
     "check_known_topic_id": "The leader of a deleted topic changes the ISR of the next one of its name (KIP-516).",
     "check_proposal_not_ahead": "A controller that lags decides about a partition (KAFKA-14154).",
-    "check_proposal_of_leader_epoch": "The leader of an older epoch changes the ISR.",
-    "check_proposal_builds_on": "A proposal that builds on an older ISR replaces the present one.",
+}
+# Each request of an earlier life names its broker epoch and its incarnation; a proposal of an older leader epoch names
+# an older partition epoch too.
+_TWINS: Mapping[str, tuple[tuple[str, str], str]] = {
+    "without-checks-of-brokers": (
+        ("check_broker_epoch", "check_incarnation"),
+        "The controller obeys an earlier life of a broker, or another process in the same life (KR-CTL-4).",
+    ),
+    "without-checks-of-followers": (
+        ("check_life", "check_fetch_of_present_life"),
+        "A leader obeys an earlier life of a follower: its fetch counts as progress (KAFKA-15221).",
+    ),
+    "without-checks-of-proposals": (
+        ("check_proposal_of_leader_epoch", "check_proposal_builds_on"),
+        "A proposal of an older leader epoch, or one that builds on an older ISR, replaces the present one.",
+    ),
 }
 # What happens where the question of that name is always answered in one way.
 _QUESTIONS: Mapping[str, tuple[bool, str]] = {
@@ -62,16 +76,26 @@ def _says(answer: bool) -> Make:
     return lambda original: lambda *arguments: answer
 
 
+def _replacement(function: str, make: Make) -> Replacement:
+    return Replacement(target=f"cluster.core.fencing:{function}", make=make)
+
+
 def _bug(function: str, story: str, make: Make) -> Bug:
     return Bug(
         name=f"without-{function.replace('_', '-')}",
         story=story,
-        replacements=(Replacement(target=f"cluster.core.fencing:{function}", make=make),),
+        replacements=(_replacement(function, make),),
         found_by=_FOUND_BY.get(function, ""),
     )
 
 
+def _twins(name: str, functions: tuple[str, str], story: str) -> Bug:
+    replacements = tuple(_replacement(function, _admits_all) for function in functions)
+    return Bug(name=name, story=story, replacements=replacements)
+
+
 FENCING_BUGS: tuple[Bug, ...] = (
     *(_bug(function, story, _admits_all) for function, story in _CHECKS.items()),
+    *(_twins(name, functions, story) for name, (functions, story) in _TWINS.items()),
     *(_bug(function, story, _says(answer)) for function, (answer, story) in _QUESTIONS.items()),
 )

@@ -86,6 +86,15 @@ def _starts_again(original: Original) -> Original:
     return on_out_of_range
 
 
+def _starts_again_at_divergence(original: Original) -> Original:
+    def on_diverging(
+        fetchers: Fetchers, now_ms: int, replica: Replica, answer: FetchPartitionResponse
+    ) -> None:
+        fetchers._truncations.truncate_fully(now_ms, replica, max(0, answer.log_start_offset))
+
+    return on_diverging
+
+
 def _whatever_the_epoch(original: Original) -> Original:
     def is_current(fetchers: object, now_ms: int, replica: Replica, asked: FetchPartition) -> bool:
         follower = replica.follower
@@ -168,12 +177,14 @@ REPLICA_BUGS: tuple[Bug, ...] = (
         _says(None),
         "",
     ),
-    _bug(
-        "follower-starts-again-out-of-range",
-        "A follower whose log ends after the leader's drops all of it (KAFKA-2143).",
-        "fetcher:Fetchers.on_out_of_range",
-        _starts_again,
-        "",
+    Bug(
+        name="follower-starts-again-where-logs-differ",
+        story="A follower whose log ends after the leader's, or differs from it, drops all of it (KAFKA-2143).",
+        # Leader epochs find nearly every such log before its end is out of range.
+        replacements=(
+            Replacement(target=f"{_REPLICA}.fetcher:Fetchers.on_out_of_range", make=_starts_again),
+            Replacement(target=f"{_REPLICA}.fetcher:Fetchers.on_diverging", make=_starts_again_at_divergence),
+        ),
     ),
     _bug(
         "follower-uses-late-answers",

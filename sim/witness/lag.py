@@ -1,0 +1,64 @@
+"""Shows the checker of lagging members what leaders hear of their followers, and what they propose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import final
+
+from cluster.core.broker.broker import Broker
+from cluster.core.effects import Observe
+from cluster.core.messages import FetchRequest, TopicPartition
+from sim.checkers.base import Jury
+from sim.checkers.lagging import LaggingMembers
+from sim.hosts.node import Node
+from sim.hosts.shell import Shell
+from sim.witness.topic_lives import TopicLives
+from sim.world.network import Exchange
+
+# So long after a pause, a start or a long step a broker may still handle what came meanwhile.
+_CALM_US = 1_000_000
+
+
+@final
+class LagWitness:
+    """Watches the brokers that lead."""
+
+    def __init__(self, jury: Jury, lives: TopicLives, lag_time_max_ms: int) -> None:
+        self._jury, self._lives = jury, lives
+        self._members = LaggingMembers(jury, lag_time_max_ms)
+
+    def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
+        """Receives all observations of one step of a node."""
+        for observe in observes:
+            if observe.kind in ("isr.proposed", "isr.committed"):
+                values = dict(observe.fields)
+                led = str(values["topic_partition"]), int(values["leader_epoch"])
+                if observe.kind == "isr.proposed":
+                    self._members.on_proposed(shell.node_id, *led)
+                else:
+                    self._members.on_committed(shell.node_id, *led, shell.clock.now_ms())
+            elif observe.kind == "broker.started":
+                self._members.on_started(shell.node_id)
+
+    def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
+        """Receives a request that has reached a node."""
+        request = exchange.body
+        if isinstance(request, FetchRequest) and request.replica_id >= 0 and isinstance(shell.core, Broker):
+            self._members.on_fetch(shell.node_id, shell.core.replicas(), request, shell.clock.now_ms())
+
+    def look(self, brokers: Mapping[int, Node], partitions: Iterable[TopicPartition], now_us: int) -> None:
+        """Judge all partitions whose elected leader leads and runs; to be called at intervals."""
+        for topic_partition in partitions:
+            name = str(topic_partition)
+            ghost = self._jury.ghost.partition(name)
+            node = brokers.get(ghost.leader)
+            if node is None or ghost.unjudged or not self._lives.is_present(ghost.leader, name):
+                continue
+            since_us, core = node.runs_since_us, node.core
+            if since_us is None or not isinstance(core, Broker):
+                continue
+            replica = core.replicas().get(topic_partition)
+            if replica is None or replica.leader is None or replica.leader_epoch != ghost.epoch:
+                continue
+            was_still = now_us - max(since_us, node.still_until_us) < _CALM_US
+            self._members.look(ghost.leader, ghost, replica, node.clock.now_ms(), was_still=was_still)
