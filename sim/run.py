@@ -194,7 +194,10 @@ class Run:
             session_timeout_us=1_000 * controller_config(scenario).broker_session_timeout_ms,
             heartbeat_us=1_000 * broker_config(scenario, 1).broker_heartbeat_interval_ms,
         )
-        self.witness = Witness(self.jury, self.logs, controller_disk, CONTROLLER, fail_over)
+        may_expire = "producer.id.expiration.ms" in scenario.cluster.settings
+        self.witness = Witness(
+            self.jury, self.logs, controller_disk, CONTROLLER, fail_over, may_expire=may_expire
+        )
         self.witness.reads_values = any(isinstance(step, DeleteTopic) for step in scenario.steps)
         lookout = Lookout(self.ghost, self.history)
         parked = ParkedFetches(self.jury, broker_config(scenario, 1).max_fetch_wait_ms)

@@ -134,6 +134,7 @@ class Watch:
         """Receives the end of a node's life: its disk is read again then."""
         if shell.node_id == CONTROLLER_ID:
             self._metadata.on_controller_died()
+            self._witness.controller.on_died()
         self._proposals.on_end(shell.node_id)
         if shell.node_id != CONTROLLER_ID and in_order:
             self._witness.on_stopped(shell.node_id)

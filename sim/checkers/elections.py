@@ -10,7 +10,10 @@ from sim.checkers.sightings import Recorded, Settled
 
 @final
 class ElectedByRule(Checker):
-    """A leader comes from the ISR, unless the topic allows unclean elections, and is always an active broker (E2)."""
+    """A leader comes from the ISR, unless the topic allows unclean elections (E2).
+
+    It is always an active broker, and one that can read its log as far as the controller knows (ELE-2).
+    """
 
     name = "elections"
 
@@ -24,6 +27,8 @@ class ElectedByRule(Checker):
         who = f"{partition.name}: broker {after.leader} was elected for epoch {after.leader_epoch}"
         if after.leader not in sighting.active:
             return f"{who}; active are {list(sighting.active)}"
+        if after.leader in sighting.offline:
+            return f"{who}, and has told the controller that it cannot read the partition"
         if before is not None and after.leader not in before.isr and not sighting.allows_unclean:
             return f"{who} from outside the ISR {list(before.isr)}; the topic allows no unclean election"
         return None

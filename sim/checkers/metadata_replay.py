@@ -200,6 +200,11 @@ class MetadataReplay:
             if histories[-1].end_offset is None
         ]
 
+    def is_present(self, partition: str, topic_id: str) -> bool:
+        """Returns whether the partition exists in the topic of that id, which was not deleted."""
+        history = self.history(partition, topic_id)
+        return history is not None and history.end_offset is None
+
     def history(self, partition: str, topic_id: str) -> PartitionHistory | None:
         """Returns the history of the partition in the topic of that id, whether it still exists or not."""
         for history in self.partitions.get(partition, ()):

@@ -49,6 +49,8 @@ class Recorded(NamedTuple):
     active: tuple[int, ...]
     # Whether the topic's configs allow a leader from outside the ISR at this record.
     allows_unclean: bool
+    # The brokers that have told the controller that they cannot read the partition.
+    offline: tuple[int, ...] = ()
 
 
 class Settled(NamedTuple):

@@ -127,7 +127,7 @@ class PageCache:
         if phantom is None or self._draws.below(100, "disk.phantom", self.operations) >= phantom.percent:
             return
         assert node.changes[-1].is_write, (path, node.changes[-1].sequence)
-        node.changes[-1].fate = Fate.LOST
+        node.lose_newest()
         if phantom.stray is not None:
             phantom.stray(path, bytes(data))
 

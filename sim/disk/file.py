@@ -154,6 +154,12 @@ class FileNode:
         self._end_pending(Fate.LOST)
         self.has_lost = any(change.fate is Fate.LOST for change in self.changes)
 
+    def lose_newest(self) -> None:
+        """Let the newest change be lost: no sync writes it."""
+        (newest,) = self.changes.truncate(len(self.changes) - 1)
+        self.changes.append(newest._replace(fate=Fate.LOST))
+        self.has_lost = True
+
     def _end_pending(self, fate: Fate) -> None:
         """Let every pending change have that fate; the others keep theirs."""
         ended = [each._replace(fate=fate) if each.fate is Fate.PENDING else each for each in self.changes]

@@ -18,6 +18,7 @@ from cluster.core.messages import (
     FetchMetadataResponse,
     Header,
     MetadataResponse,
+    OfflinePartition,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     RequestBody,
@@ -73,6 +74,8 @@ class ControllerLog:
         self._durable_end = 0
         # When each registration was replaced that is not the present one of its broker, by broker epoch.
         self._replaced_us: dict[int, int] = {}
+        # The partitions that each broker cannot read, with their topic ids, as its last heartbeat said.
+        self._offline: dict[int, tuple[OfflinePartition, ...]] = {}
         # The records of a decision whose last batch was not read yet.
         self._open: list[tuple[int, MetadataRecord]] = []
 
@@ -111,6 +114,7 @@ class ControllerLog:
                 self._on_topic(record.name, None)
             elif isinstance(record, RegisterBrokerRecord):
                 self._on_replaced(record.broker_id)
+                self._offline.pop(record.broker_id, None)
             for found in self.replay.apply(offset, record):
                 if isinstance(found, str):
                     self._jury.report(BROKER_LIVES, found)
@@ -127,7 +131,23 @@ class ControllerLog:
             assert life.epoch not in self._replaced_us, (broker, life)
             self._replaced_us[life.epoch] = self._jury.now_us()
 
+    def on_died(self) -> None:
+        """Note the end of the controller's process, which has forgotten what brokers cannot read."""
+        self._offline.clear()
+
+    def _offline_for(self, partition: str) -> tuple[int, ...]:
+        """Returns the brokers that have said that they cannot read the partition that exists now."""
+        return tuple(
+            broker
+            for broker, named in sorted(self._offline.items())
+            if any(
+                str(each.topic_partition) == partition and self.replay.is_present(partition, each.topic_id)
+                for each in named
+            )
+        )
+
     def _on_recorded(self, found: Recorded) -> None:
+        found = found._replace(offline=self._offline_for(found.partition))
         self._jury.see(found)
         before, after = found.before, found.after
         if before is None or before.leader_epoch != after.leader_epoch:
@@ -215,6 +235,7 @@ class ControllerLog:
     def _on_heartbeat(self, request: BrokerHeartbeatRequest, body: BrokerHeartbeatResponse) -> None:
         broker, offset = request.broker_id, request.metadata_offset
         self._fail_over.on_heartbeat(broker, offset, self._jury.now_us())
+        self._offline[broker] = request.offline_partitions
         if not body.is_fenced and offset <= request.broker_epoch:
             text = f"broker {broker} was unfenced at metadata offset {offset}"
             self._jury.report(BROKER_LIVES, f"{text}, before its registration at {request.broker_epoch}")

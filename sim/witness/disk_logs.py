@@ -121,6 +121,17 @@ class DiskLogs:
                     return True, (record.offset, record.timestamp)
         return not path, None
 
+    def settled_batches(self, broker: int, partition: str, log_end: int) -> list[RecordBatch] | None:
+        """Returns the batches of the broker's log; None where compaction may have taken some, or damage has."""
+        if partition in self._compacted:
+            return None
+        reader = self._new_reader(broker, partition)
+        reader.read_all()
+        marks = reader.places.marks
+        if reader.unsound or (marks and marks[-1].next_offset != log_end):
+            return None
+        return [RecordBatch(data, 0, place.size_bytes) for place, data in reader.batches()]
+
     def _new_reader(self, broker: int, partition: str) -> LogReader:
         directory = self._directory_of(broker, partition)
         return LogReader(self._eyes[broker], directory, is_compacted=partition in self._compacted)

@@ -47,6 +47,7 @@ from sim.disk import SimDisk
 from sim.witness.controller_log import ControllerLog
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import WRONG_CHECKSUM, LogReader
+from sim.witness.producers import Producers, ProducerStates
 from sim.world.network import Exchange
 from storage.batch import iterate_batches
 
@@ -70,6 +71,9 @@ class ReplicaLog(Protocol):
 
     @property
     def epochs(self) -> EpochCache: ...
+
+    @property
+    def producers(self) -> Producers: ...
 
 
 class EpochCache(Protocol):
@@ -156,9 +160,11 @@ class Witness:
     """Shows the jury what happens to the partitions that the scenario creates, and to no others."""
 
     def __init__(
-        self, jury: Jury, logs: DiskLogs, controller_disk: SimDisk, directory: str, fail_over: FailOver
-    ) -> None:
-        """`directory` has the metadata log on the controller's disk."""
+        self, jury: Jury, logs: DiskLogs, controller_disk: SimDisk, directory: str, fail_over: FailOver,
+        *, may_expire: bool = False,
+    ) -> None:  # fmt: skip
+        """`directory` has the metadata log on the controller's disk; `may_expire` says whether producers may."""
+        self._producers = ProducerStates(jury, logs, may_expire=may_expire)
         self.jury, self._logs, self._fail_over = jury, logs, fail_over
         self._names: dict[str, TopicPartition] = {}
         self._created: dict[str, Created] = {}
@@ -227,6 +233,7 @@ class Witness:
                 self._fail_over.on_offline(node.node_id, str(dict(observe.fields)["topic_partition"]))
         for partition in looked_at:
             self._look_at_epochs(node, partition)
+            self._look_at_producers(node, partition)
 
     def look(self, controller_since_us: int | None) -> None:
         """Judge what should have happened by now; to be called at intervals, beside the events.
@@ -359,6 +366,13 @@ class Witness:
             starts = tuple((entry[0], entry[1]) for entry in replica.log.epochs.entries)
             leads = replica.leader_epoch if replica.maximal_isr else -1
             self.jury.see(EpochsSeen(broker, partition, starts, replica.log.log_start_offset, leads))
+
+    def _look_at_producers(self, node: Member, partition: str) -> None:
+        """Compare what is remembered of producers with the log, if it is as the checkers believe it to be."""
+        replica = self._replica(node, partition)
+        chain = self.jury.ghost.partition(partition).image(node.node_id).chain
+        if replica is not None and replica.log.log_end_offset == chain.end:
+            self._producers.look(node.node_id, partition, replica.log)
 
     def _look_at_appends(self, node: Member, partition: str) -> None:
         """Show what waits at the end of a step in which the replica's role or its high watermark moved."""

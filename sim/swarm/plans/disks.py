@@ -78,7 +78,7 @@ DISKS = (
     Fault(name="power", family="disk", percent=60, most=4, draw=_power),
     Fault(name="power-of-all", family="disk", percent=25, most=2, draw=_power_of_all),
     Fault(name="partial-write", family="disk", percent=50, most=3, draw=_partial_write),
-    Fault(name="break-disk", family="disk", percent=15, most=1, draw=_break_disk),
+    Fault(name="break-disk", family="disk", percent=35, most=1, draw=_break_disk),
     Fault(name="slow-disk", family="disk", percent=40, most=3, draw=_slow_disk),
     Fault(name="hang-disk", family="disk", percent=20, most=2, draw=_hang_disk),
     Fault(name="step-clock", family="clock", percent=30, most=3, draw=_step_clock),

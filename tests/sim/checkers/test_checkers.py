@@ -25,6 +25,7 @@ from sim.checkers.sightings import (
     IsrChanged,
     Loaded,
     LogStarted,
+    OffsetLookedUp,
     PartitionState,
     Recorded,
     Served,
@@ -400,6 +401,14 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "an election of a broker that is not active": (
         "elections",
         [Recorded(P, FIRST, FAILED_OVER, (1, 3), False)],
+    ),
+    "an election of a broker that cannot read the partition": (
+        "elections",
+        [Recorded(P, FIRST, FAILED_OVER, ALL, False, (2,))],
+    ),
+    "a latest offset that is not the end of what is committed": (
+        "offset-answers",
+        [*QUIET, OffsetLookedUp(1, P, -1, 6)],
     ),
     "a leader that was fenced and still leads": ("elections", [Settled(P, FIRST, (2, 3))]),
     "an ISR with a broker that has no replica": (

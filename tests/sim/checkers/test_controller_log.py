@@ -15,6 +15,7 @@ from cluster.core.messages import (
     Header,
     IsrMember,
     MetadataResponse,
+    OfflinePartition,
     PartitionMetadata,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
@@ -324,6 +325,27 @@ def test_the_controller_hears_the_present_life_of_a_broker() -> None:
         heard += site.silent_leaders()
     what = "t-0: broker 1 leads in epoch 0 and was not heard for 4.4 s, although in-sync broker 2 could lead"
     assert heard == [what, what]
+
+
+def test_ele2_a_broker_that_cannot_read_the_partition_is_not_elected() -> None:
+    """What it said counts for the topic that exists, in its present life, as long as the controller remembers it."""
+    change = PartitionChangeRecord(topic="t", partition=0, leader=2)
+
+    def found(topic_id: str = ID, *, is_forgotten: bool = False, restarts: bool = False) -> list[str]:
+        site = started()
+        offline = OfflinePartition(topic_partition=TopicPartition("t", 0), topic_id=topic_id)
+        request = BrokerHeartbeatRequest(
+            broker_id=2, broker_epoch=1, metadata_offset=6, offline_partitions=(offline,)
+        )
+        site.answer(request, BrokerHeartbeatResponse(is_fenced=False))
+        if is_forgotten:
+            site.log.on_died()
+        again = [*registered(2, "2b"), *unfenced(2, 6)] if restarts else []
+        site.write([*again, change])
+        return site.found
+
+    assert found() == ["elections"]
+    assert found("2e" * 16) == found(is_forgotten=True) == found(restarts=True) == []
 
 
 def test_an_accepted_proposal_is_compared_with_the_log() -> None:

@@ -1,0 +1,78 @@
+"""Compares what brokers remember of idempotent producers with the logs on their disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol, final
+
+from sim.checkers.base import Jury
+from sim.checkers.producer_state import NAME, LastBatch, last_batches, producer_state_findings
+from sim.witness.disk_logs import DiskLogs
+
+
+class Entry(Protocol):
+    """What a log remembers of one producer."""
+
+    @property
+    def producer_epoch(self) -> int: ...
+
+    @property
+    def last_sequence(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+    @property
+    def is_empty(self) -> bool: ...
+
+
+class Producers(Protocol):
+    """The part of a log's producer state that is read."""
+
+    @property
+    def producers(self) -> Mapping[int, Entry]: ...
+
+
+class HasProducers(Protocol):
+    """The part of a replica's log that is read."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def producers(self) -> Producers: ...
+
+
+@final
+class ProducerStates:
+    """Looks at the producers of a replica after a step that changed its role or cut its log."""
+
+    def __init__(self, jury: Jury, logs: DiskLogs, *, may_expire: bool) -> None:
+        self._jury, self._logs, self._may_expire = jury, logs, may_expire
+
+    def look(self, broker: int, partition: str, log: HasProducers) -> None:
+        """Report where memory and log differ.
+
+        Compacted logs are left out: compaction takes a batch that a later one of its producer follows, and a cut may
+        take the later one.
+        """
+        image = self._jury.ghost.partition(partition).image(broker)
+        batches = self._logs.settled_batches(broker, partition, log.log_end_offset)
+        if batches is None or image.damage or image.cache_damage:
+            return
+        logged = last_batches(batches, log.log_start_offset)
+        held = _held(log.producers.producers)
+        for what in producer_state_findings(held, logged, log.log_start_offset, may_expire=self._may_expire):
+            self._jury.report(NAME, f"{partition}: broker {broker} {what}")
+
+
+def _held(entries: Mapping[int, Entry]) -> dict[int, LastBatch]:
+    found: Iterable[tuple[int, Entry]] = entries.items()
+    return {
+        producer: LastBatch(entry.producer_epoch, entry.last_sequence, entry.last_offset)
+        for producer, entry in found
+        if not entry.is_empty
+    }
