@@ -181,6 +181,7 @@ CATALOGUE: tuple[Bug, ...] = (
         name="fetch-waits-as-asked",
         story="A fetch waits beyond the broker's own limit, for as long as its client asks (C8).",
         replacements=(Replacement(target="cluster.core.replica.purgatory:Purgatory.park", make=_as_asked),),
+        found_by="fetch-waits-as-asked",
     ),
     Bug(
         name="fetch-outlives-its-client",

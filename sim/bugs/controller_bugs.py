@@ -84,12 +84,15 @@ CONTROLLER_BUGS: tuple[Bug, ...] = (
         _says(None),
         "leader-crash",
     ),
-    _bug(
-        "controller-unfences-too-early",
-        "A broker is unfenced although it has not read the metadata log up to its registration.",
-        f"{_CONTROLLER}.brokers:BrokerControl.has_caught_up",
-        _says(True),
-        "",
+    Bug(
+        name="controller-unfences-too-early",
+        story="A broker is unfenced although it has not read the metadata log up to its registration.",
+        # The broker itself asks to stay fenced as long.
+        replacements=(
+            Replacement(target=f"{_CONTROLLER}.brokers:BrokerControl.has_caught_up", make=_says(True)),
+            Replacement(target="cluster.core.broker.lifecycle:Lifecycle.wants_fence", make=_says(False)),
+        ),
+        found_by="controller-unfences-too-early",
     ),
     _bug(
         "controller-moves-shutdown-offset",

@@ -54,6 +54,7 @@ METADATA_BUGS: tuple[Bug, ...] = (
         replacements=(
             Replacement(target="cluster.core.metadata.changes:ChangeReader.ends_change", make=_always),
         ),
+        found_by="half-a-change-applies",
     ),
     Bug(
         name="metadata-committed-before-flush",

@@ -161,7 +161,7 @@ REPLICA_BUGS: tuple[Bug, ...] = (
         "A fetch whose log differs from the leader's counts as progress (KAFKA-13141).",
         "fetch:FetchHandler.is_promise",
         _unless_refused,
-        "",
+        "leader-counts-diverging-fetch",
     ),
     _bug(
         "leader-counts-refused-fetch",
@@ -175,7 +175,7 @@ REPLICA_BUGS: tuple[Bug, ...] = (
         "A new leader names a latest offset before it knows what its predecessor has committed (KIP-207).",
         "list_offsets:ListOffsetsHandler.check_knows_committed_end",
         _says(None),
-        "",
+        "leader-answers-latest-too-early",
     ),
     Bug(
         name="follower-starts-again-where-logs-differ",

@@ -104,13 +104,20 @@ class LaggingMembers:
         self._pending = {led: None for led in self._pending if led[0] != broker}
 
     def look(
-        self, broker: int, partition: PartitionGhost, replica: LeaderView, now_ms: int, *, was_still: bool
+        self,
+        broker: int,
+        name: str,
+        partition: PartitionGhost,
+        replica: LeaderView,
+        now_ms: int,
+        *,
+        was_still: bool,
     ) -> None:
-        """Judge the followers of a partition that the broker leads in its present epoch.
+        """Judge the followers of the partition called `name`, which the broker leads in its present epoch.
 
-        `was_still` says whether the broker stood still lately.
+        The ghost has another name for each life of a topic. `was_still` says whether the broker stood still lately.
         """
-        led = (broker, partition.name, replica.leader_epoch)
+        led = (broker, name, replica.leader_epoch)
         end, may_be_late = replica.log.log_end_offset, was_still or led in self._pending
         for number in partition.isr:
             if number == broker:

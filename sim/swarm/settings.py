@@ -33,7 +33,7 @@ _LIMITS = (
     (40, "log.flush.offset.checkpoint.interval.ms", 100, 12_000),
     (40, "log.flush.start.offset.checkpoint.interval.ms", 100, 12_000),
     (20, "log.flush.scheduler.interval.ms", 50, 2_000),
-    (20, "controller.quorum.fetch.max.bytes", 200, 64 * _KIB),
+    (40, "controller.quorum.fetch.max.bytes", 200, 16 * _KIB),
     (25, "metadata.log.max.record.bytes.between.snapshots", 300, 64 * _KIB),
     (50, "metadata.max.batch.bytes", 4 * _KIB, 64 * _KIB),
     (15, "producer.id.block.size", 1, 1_000),

@@ -61,4 +61,4 @@ class LagWitness:
             if replica is None or replica.leader is None or replica.leader_epoch != ghost.epoch:
                 continue
             was_still = now_us - max(since_us, node.still_until_us) < _CALM_US
-            self._members.look(ghost.leader, ghost, replica, node.clock.now_ms(), was_still=was_still)
+            self._members.look(ghost.leader, name, ghost, replica, node.clock.now_ms(), was_still=was_still)

@@ -113,9 +113,15 @@ def _late_first_fetch(ground: Ground, choices: Choices) -> list[Part]:
 def _follower_then_leader(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a follower that is away for a moment, and the end of the leader about when it is back.
 
-    The new leader knows little of what is committed when that follower wants to be in sync again.
+    The new leader knows little of what is committed when that follower wants to be in sync again. Or both followers do
+    not see each other: then the new leader commits nothing for a while.
     """
     partition = ground.partition(choices, lasting=True)
+    if choices.chance(40, "apart"):
+        followers = f"follower({partition}, 1) <-> follower({partition}, 2)"
+        after: Part = {"at": f"+{choices.pick((1, 100, 1_000), 'after')}ms"}
+        cut: Part = {"cut": followers, "for": choices.ms((3_000, 5_000), "apart for")}
+        return [cut, after | _end(ground, choices, f"leader({partition})")]
     down_ms = choices.pick((1, 50, 300, 800), "down")
     gap: Part = {"at": f"+{down_ms + choices.scale(1, 400, 'gap')}ms"}
     follower: Part = {"kill": f"follower({partition})", "down": f"{down_ms}ms"}

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from sim.bugs import bugs
+from sim.bundled import find_scenario
 from sim.commands import sim
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.model import Scenario, parse_scenario
@@ -152,7 +153,7 @@ def test_each_scenario_holds(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, bug in sorted(bugs().items()) if bug.found_by])
 def test_each_bug_is_found_by_its_scenario(name: str) -> None:
-    path = ROOT / "scenarios" / f"{bugs()[name].found_by}.yaml"
+    path = find_scenario(bugs()[name].found_by)
     assert any(run_scenario(path, seed, bug=name).verdict is Verdict.VIOLATED for seed in range(30))
 
 
