@@ -99,8 +99,9 @@ class SeekerShell(ClientShell):
 
     def _on_fetched(self, effect: Fetched) -> None:
         found = self._found[effect.topic_partition]
-        for record in effect.records:
-            assert found <= record.offset < effect.next_offset, (self.name, found, record.offset)
+        if any(not found <= record.offset < effect.next_offset for record in effect.records):
+            offsets = [record.offset for record in effect.records]
+            self._fail(AssertionError(f"sent to {found}, it read {offsets} before {effect.next_offset}"))
         # One answer is enough; the next look-up goes on.
         self.consumer.pause(effect.topic_partition)
 
@@ -113,6 +114,4 @@ class SeekerShell(ClientShell):
         """Do nothing: the next look-up comes."""
 
     def _on_lost(self, effect: PositionLost) -> None:
-        raise AssertionError(
-            f"{self.name} lost its position in {effect.topic_partition}: {effect.error.name}"
-        )
+        self._fail(AssertionError(f"it lost its position in {effect.topic_partition}: {effect.error.name}"))

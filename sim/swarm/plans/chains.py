@@ -158,11 +158,12 @@ def _late_proposal(ground: Ground, choices: Choices) -> list[Part]:
         case "cut":
             steps.append(when | {"cut": f"controller -> {leader}", "for": choices.ms((1_000, 1_700), "for")})
         case _:
-            lost_ms = choices.pick((1_000, 2_000, 3_500), "deaf for")
+            lost_ms = choices.pick((1_700, 2_500, 3_500), "deaf for")
             answers: Part = {"share": "100%", "only": "AlterPartition", "for": f"{lost_ms}ms"}
             lag_ms = lost_ms + choices.pick((0, 1_000, 2_500), "lags longer by")
             steps.append(when | {"lose": f"controller -> {leader}"} | answers)
-            steps.append({"lag_metadata": leader, "for": f"{lag_ms}ms"})
+            joined: Part = {"when": f"isr({partition}) >= {ground.replicas(partition)}", "within": "3s"}
+            steps.append(joined | {"lag_metadata": leader, "for": f"{lag_ms}ms"})
     gap: Part = {"at": f"+{choices.pick((200, 400, 800), 'gap')}ms"}
     match choices.pick(("stop", "kill", "slow"), "then"):
         case "slow":
