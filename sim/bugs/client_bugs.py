@@ -154,6 +154,7 @@ CLIENT_BUGS: tuple[Bug, ...] = (
         replacements=(
             Replacement(target="cluster.core.client.fetched_records:_visible", make=_keeps_what_is_below),
         ),
+        found_by="consumer-reads-again",
     ),
     Bug(
         name="producer-puts-back-last",

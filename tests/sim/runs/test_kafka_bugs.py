@@ -14,6 +14,7 @@ from sim.run import Verdict, run_scenario
         # The leader notes an end of the follower that is above its own.
         ("leader-counts-diverging-fetch", "leader-counts-diverging-fetch", "no-failure"),
         ("leader-answers-latest-too-early", "leader-answers-latest-too-early", "offset-answers"),
+        ("consumer-reads-again", "consumer-reads-again", "no-failure"),
         ("fetch-waits-as-asked", "fetch-waits-as-asked", "parked-fetches"),
         ("half-a-change-applies", "half-a-change-applies", "metadata"),
         ("controller-unfences-too-early", "controller-unfences-too-early", "broker-lives"),
