@@ -127,8 +127,7 @@ class DiskLogs:
             return None
         reader = self._new_reader(broker, partition)
         reader.read_all()
-        marks = reader.places.marks
-        if reader.unsound or (marks and marks[-1].next_offset != log_end):
+        if reader.unsound or (reader.places and reader.places[-1].mark.next_offset != log_end):
             return None
         return [RecordBatch(data, 0, place.size_bytes) for place, data in reader.batches()]
 

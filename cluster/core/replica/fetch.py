@@ -118,7 +118,23 @@ class FetchHandler:
         if least > 1:
             of_partitions = sum([asked.max_bytes for asked in request.partitions])
             least = min(least, self._limit(request), of_partitions)
-        return reading.size_bytes >= max(0, least)
+        if reading.size_bytes >= max(0, least):
+            return True
+        return reading.size_bytes > 0 and self._ends_in_newer_segment(request, reading)
+
+    def _ends_in_newer_segment(self, request: FetchRequest, reading: _Reading) -> bool:
+        """Whether a log goes on in a newer segment than the one that was read: no read goes beyond its segment (PRO-8).
+
+        Kafka: DelayedFetch.tryComplete, case F.
+        """
+        for asked, answer in zip(request.partitions, reading.answers, strict=True):
+            replica = self._context.replicas.get(asked.topic_partition)
+            if answer.records and replica is not None:
+                log = replica.log
+                end = log.local.log_end_offset if is_from_follower(request) else log.marks.high_watermark
+                if log.local.segments.floor(asked.fetch_offset) is not log.local.segments.floor(end):
+                    return True
+        return False
 
     def _limit(self, request: FetchRequest) -> int:
         """Returns the most bytes of an answer; a first batch may exceed them."""

@@ -58,6 +58,38 @@ def test_pro8_a_fetch_does_not_wait_for_more_bytes_than_its_answer_may_hold() ->
     assert by_broker is not None and by_broker.records
 
 
+def test_pro8_a_fetch_of_what_ends_an_older_segment_does_not_wait_for_more() -> None:
+    setup = leading()
+    setup.append(b"a")
+    setup.replica.log.local.roll(None, setup.now_ms)
+    setup.append(b"b")
+    answer = fetched(setup.fetch_effects(2, 0, max_wait_ms=500, min_bytes=1_000))
+    assert answer is not None and first_values(answer) == [b"a"]
+    assert fetched(setup.fetch_effects(2, 1, max_wait_ms=500, min_bytes=1_000)) is None
+
+
+def test_pro8_a_roll_ends_the_wait_for_more_of_the_older_segment() -> None:
+    setup = leading()
+    setup.append(b"a")
+    assert fetched(setup.fetch_effects(2, 0, max_wait_ms=500, min_bytes=1_000)) is None
+    setup.replica.log.local.roll(None, setup.now_ms)
+    answer = fetched(setup.request_append(b"b"))
+    assert answer is not None and first_values(answer) == [b"a"]
+
+
+def test_pro8_a_consumer_waits_until_the_high_watermark_is_in_a_newer_segment() -> None:
+    setup = leading()
+    setup.append(b"a", b"b")
+    setup.replica.log.local.roll(None, setup.now_ms)
+    setup.append(b"c")
+    setup.fetch_effects(2, 1, max_wait_ms=0)
+    ask = {"max_wait_ms": 500, "min_bytes": 1_000, "last_fetched_epoch": NO_EPOCH}
+    assert fetched(setup.fetch_effects(-1, 0, **ask)) is None
+    setup.fetch_effects(2, 2, max_wait_ms=0)
+    answer = fetched(setup.fetch_effects(-1, 0, **ask))
+    assert answer is not None and answer.high_watermark == 2
+
+
 def test_pro8_no_wait_is_answered_at_once() -> None:
     setup = leading()
     assert fetched(setup.fetch_effects(2, 0, max_wait_ms=0)) is not None
