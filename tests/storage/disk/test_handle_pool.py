@@ -212,14 +212,16 @@ def test_readers_and_a_writer_on_other_threads_share_three_handles(tmp_path: Pat
     assert len(pool) == 0
 
 
-def test_the_next_sync_raises_what_the_sync_before_a_rest_met_on_the_real_disk() -> None:
+def test_the_next_sync_raises_what_the_sync_before_a_rest_met_on_the_real_disk(tmp_path: Path) -> None:
     """A pipe stands for a disk that fails: its sync does."""
     read_end, write_end = os.pipe()
     file = OsFile(OsFileSystem(), "pipe", write_end, is_writable=True, can_rest=True)
     file.is_unsynced = True
     assert not file.give_up()
-    # The kernel would report it once.
-    file.is_unsynced = False
+    # The system reports an error once: the next sync would pass.
+    whole = os.open(tmp_path / "whole", os.O_CREAT | os.O_RDWR)
+    os.dup2(whole, write_end)
+    os.close(whole)
     for _ in range(2):
         with pytest.raises(OSError, match="pipe"):
             file.sync()
