@@ -58,10 +58,22 @@ class Excuse(NamedTuple):
 class Image:
     """One replica's log, as the checkers believe it to be."""
 
-    __slots__ = ("cache_damage", "chain", "damage", "has_role", "leads", "log_start", "lost", "lost_from")
+    __slots__ = (
+        "cache_damage",
+        "chain",
+        "cut_end",
+        "damage",
+        "has_role",
+        "leads",
+        "log_start",
+        "lost",
+        "lost_from",
+    )
 
     def __init__(self) -> None:
         self.chain = Chain()
+        # Where the log ends after a cut inside a batch, which dropped all of that batch; 0 after any other cut.
+        self.cut_end = 0
         # The log's start in the memory of the broker: what is before it is to be deleted, and nobody can read it.
         self.log_start = 0
         # Whether the replica has a role since its broker's last start: then the controller knows of that start.
@@ -321,7 +333,10 @@ class Ghost:
             image.caught_up()
 
     def _on_truncated(self, partition: PartitionGhost, sighting: Truncated) -> None:
-        partition.image(sighting.broker).chain.truncate_to(sighting.to_offset)
+        image, to_offset = partition.image(sighting.broker), sighting.to_offset
+        dropped = image.chain.truncate_to(to_offset)
+        is_inside = bool(dropped) and dropped[0].base_offset < to_offset
+        image.cut_end = to_offset if is_inside else 0
 
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> None:
         partition.image(sighting.broker).log_start = sighting.log_start_offset
@@ -379,7 +394,7 @@ class Ghost:
 
     def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> None:
         image = partition.image(sighting.broker)
-        image.chain = Chain(sighting.marks, sighting.start)
+        image.chain, image.cut_end = Chain(sighting.marks, sighting.start), 0
 
     def _on_epochs_seen(self, partition: PartitionGhost, sighting: EpochsSeen) -> None:
         partition.image(sighting.broker).cache_damage = ""

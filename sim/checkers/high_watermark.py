@@ -23,7 +23,8 @@ class HighWatermarkMonotone(Checker):
 
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> str | None:
         broker, high_watermark = sighting.broker, sighting.high_watermark
-        end = partition.image(broker).chain.end
+        image = partition.image(broker)
+        end = max(image.chain.end, image.cut_end)
         if high_watermark > end:
             return f"{partition.name}: broker {broker} has high watermark {high_watermark}; its log ends at {end}"
         if sighting.is_leader:

@@ -33,9 +33,9 @@ _LIMITS = (
     (40, "log.flush.offset.checkpoint.interval.ms", 100, 12_000),
     (40, "log.flush.start.offset.checkpoint.interval.ms", 100, 12_000),
     (20, "log.flush.scheduler.interval.ms", 50, 2_000),
-    (40, "controller.quorum.fetch.max.bytes", 200, 16 * _KIB),
+    (60, "controller.quorum.fetch.max.bytes", 500, 8 * _KIB),
     (25, "metadata.log.max.record.bytes.between.snapshots", 300, 64 * _KIB),
-    (50, "metadata.max.batch.bytes", 4 * _KIB, 64 * _KIB),
+    (90, "metadata.max.batch.bytes", 4 * _KIB, 8 * _KIB),
     (15, "producer.id.block.size", 1, 1_000),
     (15, "producer.id.expiration.check.interval.ms", 200, 5_000),
 )

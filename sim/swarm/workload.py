@@ -7,7 +7,7 @@ from sim.swarm.profiles import Profile
 
 NAMES = ("t", "u")
 # A topic with so many partitions that its creation is a change of several batches in the metadata log; nobody uses it.
-WIDE, _WIDE_PARTITIONS = "wide", 44
+WIDE, _WIDE_PARTITIONS = "wide", 50
 
 
 def draw_workload(
@@ -37,7 +37,7 @@ def draw_workload(
         consumers.append(_consumer(own, name))
         if own.chance(45, "is sought"):
             seekers.append({"topic": name, "every": f"{own.scale(40, 400, 'seek every')}ms"})
-    if may_be_wide and choices.chance(8, "wide topic"):
+    if may_be_wide and choices.chance(15, "wide topic"):
         topics[WIDE] = {"partitions": _WIDE_PARTITIONS, "replicas": 1}
     clients: Part = {"producers": producers, "consumers": consumers}
     return {"topics": topics} | clients | ({"seekers": seekers} if seekers else {})

@@ -216,6 +216,10 @@ GOOD: dict[str, list[Sighting]] = {
         Died(3, P, False, (*marks(0, 5), mark(7, 1))),
         Loaded(3, P, (*marks(0, 5), mark(7, 1)), ""),
     ],
+    "a high watermark at the end of a log that was cut inside a batch": [
+        *CUT_INSIDE_A_BATCH,
+        HighWatermark(3, P, 1, 7, False, 7),
+    ],
     "an epoch cache that begins at a log start, which a crash has taken back": [
         *QUIET,
         LogStarted(2, P, 3),
@@ -569,6 +573,14 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "a hole after a cut that is no log's start": (
         "log-shape",
         [*CUT_INSIDE_A_BATCH, Appended(3, P, 1, (mark(7, 1),))],
+    ),
+    "a high watermark above the end of a log that was cut inside a batch": (
+        "high-watermark",
+        [*CUT_INSIDE_A_BATCH, HighWatermark(3, P, 1, 8, False, 7)],
+    ),
+    "a high watermark at a cut from which a restart has taken the log's end back": (
+        "high-watermark",
+        [*CUT_INSIDE_A_BATCH, Loaded(3, P, marks(0, 5), ""), HighWatermark(3, P, 1, 7, False)],
     ),
     "a hole after a cut from which a restart has taken the log's end back": (
         "log-shape",
