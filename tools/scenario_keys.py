@@ -32,6 +32,7 @@ from sim.scenario.model import (
     NetworkModel,
     ProducerModel,
     Scenario,
+    SeekerModel,
     TopicModel,
 )
 from sim.scenario.steps import VERBS
@@ -58,6 +59,7 @@ PARTS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("`topics`: each of them, under its name", TopicModel),
     ("`producers`: each of the list", ProducerModel),
     ("`consumers`: each of the list", ConsumerModel),
+    ("`seekers`: each of the list", SeekerModel),
 )
 
 _DURATIONS = ((60_000_000, "m"), (1_000_000, "s"), (1_000, "ms"), (1, "us"))

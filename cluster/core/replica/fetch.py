@@ -117,7 +117,7 @@ class FetchHandler:
         least = request.min_bytes
         if least > 1:
             of_partitions = sum([asked.max_bytes for asked in request.partitions])
-            least = min(least, self._limit(request), of_partitions)
+            least = min(least, request.max_bytes, self._context.config.fetch_max_bytes, of_partitions)
         if reading.size_bytes >= max(0, least):
             return True
         return reading.size_bytes > 0 and self._ends_in_newer_segment(request, reading)
@@ -135,10 +135,6 @@ class FetchHandler:
                 if log.local.segments.floor(asked.fetch_offset) is not log.local.segments.floor(end):
                     return True
         return False
-
-    def _limit(self, request: FetchRequest) -> int:
-        """Returns the most bytes of an answer; a first batch may exceed them."""
-        return min(request.max_bytes, self._context.config.fetch_max_bytes)
 
     def _views(self, request: FetchRequest) -> tuple[LogView, ...]:
         views: list[LogView] = []
@@ -202,7 +198,7 @@ class FetchHandler:
         """
         answers: list[FetchPartitionResponse] = []
         size_bytes, is_final = 0, False
-        limit = self._limit(request)
+        limit = min(request.max_bytes, self._context.config.fetch_max_bytes)
         for asked in request.partitions:
             answer = self.read_partition(
                 now_ms, request, asked, room=limit - size_bytes, is_first=size_bytes == 0, counts=counts

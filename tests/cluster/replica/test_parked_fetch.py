@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.core.effects import Reply
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import NO_EPOCH
+from cluster.core.messages import NO_EPOCH, FetchResponse
 from tests.cluster.replica.setup import Setup, fetched, first_values, of
 
 
@@ -79,13 +79,16 @@ def test_pro8_a_roll_ends_the_wait_for_more_of_the_older_segment() -> None:
 
 def test_pro8_a_consumer_waits_until_the_high_watermark_is_in_a_newer_segment() -> None:
     setup = leading()
-    setup.append(b"a", b"b")
+    setup.append(b"a")
+    setup.append(b"b")
     setup.replica.log.local.roll(None, setup.now_ms)
     setup.append(b"c")
     setup.fetch_effects(2, 1, max_wait_ms=0)
-    setup.fetch_effects(-1, 0, max_wait_ms=500, min_bytes=1_000, last_fetched_epoch=NO_EPOCH)
-    answer = fetched(setup.fetch_effects(2, 2, max_wait_ms=500))
-    assert answer is not None and answer.high_watermark == 2
+    parked = setup.fetch_effects(-1, 0, last_fetched_epoch=NO_EPOCH, max_wait_ms=500, min_bytes=1_000)
+    assert setup.replica.log.marks.high_watermark == 1 and fetched(parked) is None
+    bodies = [reply.body for reply in of(setup.fetch_effects(2, 2, max_wait_ms=0), Reply)]
+    answers = [body.partitions[0] for body in bodies if isinstance(body, FetchResponse)]
+    assert [first_values(answer) for answer in answers] == [[b"c"], [b"a", b"b"]]
 
 
 def test_pro8_no_wait_is_answered_at_once() -> None:
