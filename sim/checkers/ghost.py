@@ -266,9 +266,13 @@ class Ghost:
         """
         image = partition.image(broker)
         image.damage = image.cache_damage = damage
+        self.stop_judging(partition, 0, f"broker {broker} {damage}")
+
+    def stop_judging(self, partition: PartitionGhost, since: int, why: str) -> None:
+        """Judge the partition no further, and excuse its records from `since` on; nothing happens the second time."""
         if not partition.unjudged:
-            partition.unjudged = f"broker {broker} {damage}"
-            self.excuses.append(Excuse(partition.name, 0, NO_END, partition.unjudged))
+            partition.unjudged = why
+            self.excuses.append(Excuse(partition.name, since, NO_END, why))
 
     def _look_for_damage(self, partition: PartitionGhost, sighting: Loaded | EpochsSeen) -> None:
         """Give the partition up if the disk has damaged what the broker has loaded, and no start could notice it."""
@@ -282,8 +286,7 @@ class Ghost:
         elif image.cache_damage:
             since, why = _hole(sighting.start, sighting.marks), f"has a hole in its log: {image.cache_damage}"
         if since is not None:
-            partition.unjudged = f"broker {sighting.broker} {why}"
-            self.excuses.append(Excuse(partition.name, since, NO_END, partition.unjudged))
+            self.stop_judging(partition, since, f"broker {sighting.broker} {why}")
 
     def apply(self, partition: PartitionGhost, sighting: Sighting) -> None:
         """Update the partition, which is that of the sighting."""

@@ -52,7 +52,7 @@ class LaggingMembers:
     """Judges that a leader proposes to remove a member of the ISR that has lagged for replica.lag.time.max.ms.
 
     A follower keeps up while its fetches reach the end that the leader's log had at the fetch before. The leader checks
-    twice within the lag time, and again after each change of the ISR. All times are those of the leader's clock. A
+    twice within the lag time, and again after each change of the ISR. All times are those of the world. A
     leader whose last proposal has no outcome waits for it, and one that stood still until just now is judged later.
     """
 
