@@ -114,7 +114,7 @@ def producer_config(buggify: Buggify, place: str, config: ProducerConfig) -> Pro
 
 
 def consumer_config(buggify: Buggify, place: str, config: ConsumerConfig) -> ConsumerConfig:
-    """Returns the settings of a new life of a consumer, which never gives up a fetch before the broker answers it."""
+    """Returns the settings of a new life of a consumer, whose requests outlast the wait of a fetch."""
     changes = _changes(buggify, place, _CONSUMER)
     wait_ms = changes.get("fetch_max_wait_ms", config.fetch_max_wait_ms)
     patience_ms = changes.get("request_timeout_ms", config.request_timeout_ms)
