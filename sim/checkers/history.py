@@ -98,11 +98,11 @@ class HistoryCheck:
 
     def _reason(self, send: SendOperation) -> str | None:
         """Returns the reason why this record may be lost, or None if it may not."""
+        if self._was_deleted(send.partition, send.offset):
+            return RETENTION
         excuse = self._excuse(send.partition, send.offset)
         if excuse is not None:
             return excuse.reason
-        if self._was_deleted(send.partition, send.offset):
-            return RETENTION
         if send.acks == 1 and not self._was_exposed(send):
             return LEADER_ALONE
         return None

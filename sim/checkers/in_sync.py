@@ -46,12 +46,18 @@ class InSyncHoldsCommitted(Checker):
             return True
         return mark in image.lost and not partition.keeps_synced
 
-    def _may_lack(self, partition: PartitionGhost, image: Image, mark: Mark) -> bool:
-        """Whether a joining member may lack a batch: if its disk lost it, and it has no role since (KIP-903), or if the
-        batch is before the start of the log, where no leader compares what followers hold.
+    def _held_end(self, partition: PartitionGhost, image: Image) -> int:
+        """Returns the offset (exclusive) up to which a joining member holds what was committed.
+
+        Before the start of the log no leader compares what followers hold.
         """
-        if mark.next_offset <= partition.log_start <= image.chain.end:
-            return True
+        reaches_start = partition.log_start <= image.chain.end
+        return image.chain.agreed_end(
+            partition.truth, max(image.log_start, partition.log_start if reaches_start else 0)
+        )
+
+    def _may_lack(self, partition: PartitionGhost, image: Image, mark: Mark) -> bool:
+        """Whether a joining member may lack a batch: if its disk lost it, and it has no role since (KIP-903)."""
         return mark in image.lost and not image.has_role and not partition.keeps_synced
 
     def _on_isr_changed(self, partition: PartitionGhost, sighting: IsrChanged) -> str | None:
@@ -59,7 +65,7 @@ class InSyncHoldsCommitted(Checker):
         for member in sighting.isr:
             if member not in partition.isr:
                 image = partition.image(member)
-                held = image.agreed_end(truth)
+                held = self._held_end(partition, image)
                 missing = truth.between(held, truth.end)
                 if missing and not all(self._may_lack(partition, image, mark) for mark in missing):
                     return (

@@ -23,7 +23,6 @@ from sim.checkers.base import Jury
 from sim.checkers.chain import Mark, marks_of
 from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import ASTRAY, ROTTEN
-from sim.checkers.hidden_epochs import WHY, hidden_divergence
 from sim.checkers.sightings import (
     Acknowledged,
     Appended,
@@ -44,6 +43,7 @@ from sim.checkers.sightings import (
     WaitedFor,
     Waits,
 )
+from sim.checkers.unseen import unseen_difference
 from sim.disk import SimDisk
 from sim.witness.controller_log import ControllerLog
 from sim.witness.disk_logs import DiskLogs
@@ -332,22 +332,24 @@ class Witness:
     def _on_became_leader(self, node: Member, partition: str, values: Values) -> None:
         epoch = int(values["leader_epoch"])
         self._leaders[partition] = (node, epoch)
-        self._look_for_hidden_divergence(node, partition)
+        self._look_for_unseen(node, partition)
         self.jury.see(BecameLeader(node.node_id, partition, epoch, int(values["log_end_offset"])))
         self._logs.leads(node.node_id, partition)
         self._look_at_appends(node, partition)
 
-    def _look_for_hidden_divergence(self, node: Member, partition: str) -> None:
-        """Stop judging a compacted partition whose new leader cannot know where another replica's log differs."""
+    def _look_for_unseen(self, node: Member, partition: str) -> None:
+        """Stop judging a partition whose new leader cannot know where another replica's log differs from its own."""
         core = node.core
-        if not self._logs.is_compacted(partition) or not has_replicas(core):
+        replica = core.replicas().get(self._names[partition]) if has_replicas(core) else None
+        if replica is None:
             return
-        replica = core.replicas().get(self._names[partition])
+        cached = {}
+        if self._logs.is_compacted(partition):
+            cached = {entry[0]: entry[1] for entry in replica.log.epochs.entries}
         ghost = self.jury.ghost.partition(partition)
-        cached = {} if replica is None else {entry[0]: entry[1] for entry in replica.log.epochs.entries}
-        since = hidden_divergence(ghost, node.node_id, cached)
-        if since is not None:
-            self.jury.ghost.stop_judging(ghost, since, f"broker {node.node_id} {WHY}")
+        found = unseen_difference(ghost, node.node_id, cached)
+        if found is not None:
+            self.jury.ghost.stop_judging(ghost, found.since, found.why)
 
     def _on_became_follower(self, node: Member, partition: str, values: Values) -> None:
         epoch = int(values["leader_epoch"])

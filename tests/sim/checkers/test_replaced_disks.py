@@ -76,6 +76,21 @@ def test_what_is_before_the_start_of_the_log_may_differ_in_a_joining_follower() 
     assert "in-sync-replicas" not in joins(log_start=5)
 
 
+def test_a_joining_follower_that_differs_before_the_start_of_the_log_alone_holds_what_is_committed() -> None:
+    def joins(last: Mark) -> list[str]:
+        return broken(
+            *QUIET,
+            IsrChanged(P, (1, 2)),
+            Truncated(3, P, 3, 0),
+            Appended(3, P, 0, (mark(3, crc=1), last)),
+            LogStarted(1, P, 4),
+            IsrChanged(P, (1, 2, 3)),
+        )
+
+    assert "in-sync-replicas" not in joins(mark(4))
+    assert "in-sync-replicas" in joins(mark(4, crc=1))
+
+
 def dies(damage: str) -> list[Sighting]:
     """Broker 2 dies and starts again, with its whole log; `damage` says what its disk has lost beside it."""
     return [Died(2, P, True, marks(0, 5), 0, damage), Loaded(2, P, marks(0, 5), "")]

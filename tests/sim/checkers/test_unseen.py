@@ -1,0 +1,58 @@
+"""Logs that differ where nothing that brokers tell each other shows it."""
+
+from __future__ import annotations
+
+from sim.checkers.chain import Chain
+from sim.checkers.ghost import PartitionGhost
+from sim.checkers.unseen import unseen_difference
+from tests.sim.checkers.test_checkers import marks
+
+
+def partition_with(tail_epoch: int) -> PartitionGhost:
+    """Broker 1 led epoch 3 from offset 5 on; broker 2 has offsets 5 to 7 of another epoch."""
+    partition = PartitionGhost("t-0")
+    partition.image(1).chain = Chain((*marks(0, 5, 1), *marks(5, 20, 3)))
+    partition.image(2).chain = Chain((*marks(0, 5, 1), *marks(5, 8, tail_epoch)))
+    return partition
+
+
+def since(partition: PartitionGhost, cached: dict[int, int]) -> int | None:
+    found = unseen_difference(partition, 1, cached)
+    return None if found is None else found.since
+
+
+def test_an_epoch_that_is_believed_to_begin_late_hides_the_older_records_of_a_replica() -> None:
+    assert since(partition_with(1), {1: 0, 3: 15}) == 5
+    assert since(partition_with(1), {1: 0, 3: 6}) == 5
+
+
+def test_an_epoch_that_is_known_from_its_beginning_hides_nothing() -> None:
+    assert since(partition_with(1), {1: 0, 3: 5}) is None
+
+
+def test_records_of_the_same_epoch_do_not_differ() -> None:
+    assert since(partition_with(3), {1: 0, 3: 15}) is None
+
+
+def test_the_oldest_epoch_of_a_log_may_begin_late() -> None:
+    partition = PartitionGhost("t-0")
+    partition.image(1).chain = Chain(marks(0, 20, 3))
+    partition.image(2).chain = Chain(marks(0, 8, 3))
+    assert since(partition, {3: 15}) is None
+
+
+def test_records_before_the_start_of_a_leaders_log_may_differ_from_what_was_committed() -> None:
+    for log_start, expected in ((5, None), (6, 5)):
+        partition = PartitionGhost("t-0")
+        partition.truth = Chain((*marks(0, 5, 1), *marks(5, 20, 3)))
+        partition.image(1).chain = Chain((*marks(0, 5, 1), *marks(5, 8, 2)))
+        partition.leader_log_start = log_start
+        assert since(partition, {1: 0, 2: 5}) == expected
+
+
+def test_records_before_the_start_of_a_leaders_log_that_nobody_else_has_do_not_differ() -> None:
+    partition = PartitionGhost("t-0")
+    partition.truth = Chain(marks(6, 20, 1), 6)
+    partition.image(1).chain = Chain(marks(0, 20, 1))
+    partition.leader_log_start = 6
+    assert since(partition, {1: 0}) is None
