@@ -26,7 +26,7 @@ from storage.batch import RecordBatch
 # The interval of the checks whether everything is at rest.
 LOOK_US = 50_000
 # A cluster that still makes progress has this many times `converge` in all.
-MOST_WAITS = 4
+MOST_WAITS = 20
 STARVED_BELOW_PERCENT = 20
 
 
