@@ -49,12 +49,12 @@ class InSyncHoldsCommitted(Checker):
     def _held_end(self, partition: PartitionGhost, image: Image) -> int:
         """Returns the offset (exclusive) up to which a joining member holds what was committed.
 
-        Before the start of the log no leader compares what followers hold.
+        Before the start of the leader's log no leader compares what followers hold.
         """
-        reaches_start = partition.log_start <= image.chain.end
-        return image.chain.agreed_end(
-            partition.truth, max(image.log_start, partition.log_start if reaches_start else 0)
-        )
+        end = max(image.chain.end, image.cut_end)
+        start = max(image.log_start, *(each for each in partition.log_starts if each <= end), 0)
+        # A cut inside a batch drops all of it, and the log goes on at the cut.
+        return start if start >= image.chain.end else image.chain.agreed_end(partition.truth, start)
 
     def _may_lack(self, partition: PartitionGhost, image: Image, mark: Mark) -> bool:
         """Whether a joining member may lack a batch: if its disk lost it, and it has no role since (KIP-903)."""

@@ -545,9 +545,10 @@ class Witness:
         name = str(body.topic_partition)
         if body.error is not ErrorCode.NONE or not self.lives.is_present(broker, name):
             return
-        log_start = self.jury.ghost.partition(name).image(broker).log_start
+        log_start = self._log_start(broker, name)
         is_readable, found = False, None
-        if request.timestamp >= 0:
+        # The log may begin later than it did when the answer was made.
+        if request.timestamp >= 0 and not 0 <= body.offset < log_start:
             is_readable, found = self._logs.first_as_late(broker, name, request.timestamp, log_start)
         self.jury.see(
             OffsetLookedUp(
@@ -555,6 +556,14 @@ class Witness:
                 found,
             )
         )  # fmt: skip
+
+    def _log_start(self, broker: int, partition: str) -> int:
+        """Returns where the leader's log begins, as it says itself: nobody else knows that after its start."""
+        known = self.jury.ghost.partition(partition).image(broker).log_start
+        node, _ = self._leaders.get(partition, (None, -1))
+        core = None if node is None or node.node_id != broker else node.core
+        replica = core.replicas().get(self._names[partition]) if has_replicas(core) else None
+        return known if replica is None else max(known, replica.log.log_start_offset)
 
     def _on_served(self, broker: int, body: FetchResponse) -> None:
         for answer in body.partitions:

@@ -100,7 +100,7 @@ class Retention:
         if retention_ms < 0:
             return 0
         return self._delete_while(
-            lambda segment, _: now_ms - segment.largest_timestamp_ms > retention_ms, now_ms, at_most
+            lambda segment, _: now_ms - segment.kept_until_ms > retention_ms, now_ms, at_most
         )
 
     def _delete_while(self, is_deletable: IsDeletable, now_ms: int, at_most: int) -> int:

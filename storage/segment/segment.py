@@ -52,6 +52,7 @@ class LogSegment:
         "_index_interval_bytes",
         "_is_deleted",
         "_max_timestamp",
+        "_most_before_cut_ms",
         "_roll_jitter_ms",
         "base_offset",
         "directory",
@@ -92,6 +93,8 @@ class LogSegment:
         self._max_timestamp: TimestampOffset | None = None
         # Whether no batch has a greater timestamp: all were seen. A time index that was read says less.
         self._has_true_max = self.records.size_bytes == 0
+        # What the time index had as the greatest timestamp before a cut forgot it; -1 if no cut did.
+        self._most_before_cut_ms = -1
         # Whether the indexes were not full when they were last looked at; only an append makes them fuller.
         self._has_index_room = False
         self._is_deleted = False
@@ -192,6 +195,15 @@ class LogSegment:
         """The greatest timestamp; without one the time when the file was last modified (LS19)."""
         timestamp = self.max_timestamp.timestamp
         return timestamp if timestamp >= 0 else self.records.modified_ms()
+
+    @property
+    def kept_until_ms(self) -> int:
+        """The timestamp from which on retention counts the age: that of no record is greater.
+
+        It is `largest_timestamp_ms`, unless a cut came before that was known. Kafka takes the greatest of later appends
+        for it then, and may delete records before their time.
+        """
+        return max(self.largest_timestamp_ms, self._most_before_cut_ms)
 
     @property
     def has_overflow(self) -> bool:
@@ -472,6 +484,8 @@ class LogSegment:
         """
         found = self.translate_offset(offset)
         assert found is None or found.position < self.records.size_bytes, (self.records.size_bytes, found)
+        if self._max_timestamp is None:
+            self._most_before_cut_ms = max(self._most_before_cut_ms, self.time_index.last_entry.timestamp)
         self.indexes.truncate_to(offset)
         removed_bytes = 0 if found is None else self.cut_records(found.position)
         if self.records.size_bytes == 0:

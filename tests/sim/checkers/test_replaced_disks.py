@@ -91,6 +91,19 @@ def test_a_joining_follower_that_differs_before_the_start_of_the_log_alone_holds
     assert "in-sync-replicas" in joins(mark(4, crc=1))
 
 
+def test_a_joining_follower_need_not_reach_the_start_of_a_log_that_is_ahead_of_its_leaders() -> None:
+    joins = [
+        *QUIET,
+        IsrChanged(P, (1, 2)),
+        Truncated(3, P, 3, 0),
+        Appended(3, P, 0, (mark(3, crc=1), mark(4, crc=1))),
+        LogStarted(1, P, 5),
+        LogStarted(2, P, 9),
+        IsrChanged(P, (1, 2, 3)),
+    ]
+    assert "in-sync-replicas" not in broken(*joins)
+
+
 def dies(damage: str) -> list[Sighting]:
     """Broker 2 dies and starts again, with its whole log; `damage` says what its disk has lost beside it."""
     return [Died(2, P, True, marks(0, 5), 0, damage), Loaded(2, P, marks(0, 5), "")]

@@ -334,6 +334,21 @@ def test_ls19_the_largest_timestamp_falls_back_to_the_modification_time() -> Non
     assert segment.largest_timestamp_ms == 5
 
 
+def test_rt5_a_cut_before_the_greatest_timestamp_is_known_makes_no_record_older() -> None:
+    file_system = new_file_system()
+    closed = open_segment(file_system)
+    for offset, timestamp in enumerate((4000, 0, 5000)):
+        append_batch(closed, batch(offset, timestamp=timestamp))
+    closed.on_become_inactive()
+    closed.close()
+    # The only entry of the time index is dropped with the record that it is of.
+    segment = open_segment(file_system, file_already_exists=True)
+    segment.truncate_to(2, NOW_MS)
+    append_batch(segment, batch(2, timestamp=1))
+    assert segment.largest_timestamp_ms == 1
+    assert segment.kept_until_ms == 5000
+
+
 def test_ls20_overflow_is_an_offset_beyond_the_relative_bits() -> None:
     file_system = new_file_system()
     assert not filled_segment(file_system, range(3)).has_overflow
