@@ -238,7 +238,7 @@ class FinalLogs:
             marks = list(self._logs.whole(broker, name, reader.read_all(), end=end))
             self._logs.judge_compaction(broker, name)
             self._judge_indexes(f"{name}: broker {broker}", reader)
-            agreed_end = image.agreed_end(ghost.truth)
+            agreed_end = ghost.held_end(image)
             if reader.unsound:
                 what = f"broker {broker}: {reader.unsound}"
             elif marks != list(image.chain.marks):

@@ -45,8 +45,10 @@ class CommittedPrefix(Checker):
             return None
         self._compared[key] = high_watermark
         chain = partition.image(sighting.broker).chain
-        # What retention has deleted is compared no more.
+        # What retention has deleted is compared no more, and no leader compares what is before the start of its log.
         compared = max(compared, chain.start, sighting.log_start_offset)
+        if partition.leader_log_start <= high_watermark:
+            compared = max(compared, partition.leader_log_start)
         mine = chain.between(compared, high_watermark)
         truth = partition.truth.between(compared, high_watermark)
         if mine == truth:

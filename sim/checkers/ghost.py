@@ -167,6 +167,16 @@ class PartitionGhost:
             image = self.images[broker] = Image()
         return image
 
+    def held_end(self, image: Image) -> int:
+        """Returns the offset (exclusive) up to which a replica holds what was committed.
+
+        It is compared from the greatest start of a log on that it reaches: no leader compares what is before its start.
+        """
+        end = max(image.chain.end, image.cut_end)
+        start = max(image.log_start, *(each for each in self.log_starts if each <= end), 0)
+        # A cut inside a batch drops all of it, and the log goes on at the cut.
+        return start if start >= image.chain.end else image.chain.agreed_end(self.truth, start)
+
     def may_forget(self, before: int, offset: int) -> bool:
         """Whether the leader that appends at `offset` may not know the producer of the record at `before` any more.
 

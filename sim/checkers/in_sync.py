@@ -46,16 +46,6 @@ class InSyncHoldsCommitted(Checker):
             return True
         return mark in image.lost and not partition.keeps_synced
 
-    def _held_end(self, partition: PartitionGhost, image: Image) -> int:
-        """Returns the offset (exclusive) up to which a joining member holds what was committed.
-
-        Before the start of the leader's log no leader compares what followers hold.
-        """
-        end = max(image.chain.end, image.cut_end)
-        start = max(image.log_start, *(each for each in partition.log_starts if each <= end), 0)
-        # A cut inside a batch drops all of it, and the log goes on at the cut.
-        return start if start >= image.chain.end else image.chain.agreed_end(partition.truth, start)
-
     def _may_lack(self, partition: PartitionGhost, image: Image, mark: Mark) -> bool:
         """Whether a joining member may lack a batch: if its disk lost it, and it has no role since (KIP-903)."""
         return mark in image.lost and not image.has_role and not partition.keeps_synced
@@ -65,7 +55,7 @@ class InSyncHoldsCommitted(Checker):
         for member in sighting.isr:
             if member not in partition.isr:
                 image = partition.image(member)
-                held = self._held_end(partition, image)
+                held = partition.held_end(image)
                 missing = truth.between(held, truth.end)
                 if missing and not all(self._may_lack(partition, image, mark) for mark in missing):
                     return (

@@ -148,3 +148,19 @@ def test_a_disk_that_is_lost_after_its_log_had_a_hole_excuses_all_records() -> N
     assert [excuse.start for excuse in jury.ghost.excuses] == [2]
     jury.see(Died(2, P, True, (), 0, "a disk was replaced by an empty one"))
     assert [excuse.start for excuse in jury.ghost.excuses] == [2, 0]
+
+
+def test_a_follower_that_was_cut_at_the_start_of_its_leaders_log_may_differ_before_it() -> None:
+    def follows(log_start: int) -> list[str]:
+        return broken(
+            *QUIET,
+            IsrChanged(P, (1, 2)),
+            LogStarted(1, P, log_start),
+            Truncated(3, P, 3, 0),
+            Appended(3, P, 0, (mark(3, crc=1), mark(4))),
+            HighWatermark(3, P, 0, 4, False),
+            HighWatermark(3, P, 0, 5, False),
+        )
+
+    assert "committed-prefix" in follows(log_start=3)
+    assert "committed-prefix" not in follows(log_start=4)
