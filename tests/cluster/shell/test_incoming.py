@@ -107,6 +107,7 @@ def test_c6_a_client_that_does_not_read_holds_a_bounded_number_of_answers(
 async def slow_way(port: int, is_open: asyncio.Event) -> AsyncIterator[int]:
     """A port that passes everything on to `port`, and what comes back only while `is_open`."""
     tasks: list[asyncio.Task[None]] = []
+    writers: list[asyncio.StreamWriter] = []
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:
         with contextlib.closing(writer), contextlib.suppress(ConnectionError):
@@ -116,7 +117,9 @@ async def slow_way(port: int, is_open: asyncio.Event) -> AsyncIterator[int]:
                 await writer.drain()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         back, there = await asyncio.open_connection(HOST, port)
+        writers.append(there)
         always = asyncio.Event()
         always.set()
         loop = asyncio.get_running_loop()
@@ -131,6 +134,10 @@ async def slow_way(port: int, is_open: asyncio.Event) -> AsyncIterator[int]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # A transport that is closed waits for a peer that reads nothing any more.
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
 
 
 def test_c6_a_unary_answer_holds_its_place_until_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
