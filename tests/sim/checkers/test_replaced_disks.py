@@ -18,7 +18,7 @@ from sim.checkers.sightings import (
     Sighting,
     Truncated,
 )
-from tests.sim.checkers.test_checkers import QUIET, P, appended_everywhere, broken, jury_of, mark, marks
+from tests.sim.checkers.stories import QUIET, P, appended_everywhere, broken, jury_of, mark, marks
 
 
 def committed_after_a_disk_was_replaced(damage: str) -> list[str]:

@@ -9,7 +9,7 @@ from sim.checkers.log_matching import LogMatching
 from sim.checkers.sightings import Appended, Created, Elected, HighWatermark, Sighting
 from sim.witness.places import Place, no_places
 from sim.world.packed import BLOCK_ITEMS, KEPT_ITEMS
-from tests.sim.checkers.test_checkers import P, mark
+from tests.sim.checkers.stories import P, mark
 
 COMMITTED = 600
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.checkers.chain import Chain
 from sim.checkers.ghost import PartitionGhost
 from sim.checkers.unseen import unseen_difference
-from tests.sim.checkers.test_checkers import marks
+from tests.sim.checkers.stories import marks
 
 
 def partition_with(tail_epoch: int) -> PartitionGhost:
