@@ -19,8 +19,9 @@ from sim.checkers.sightings import (
 class RolesBindTheirEpoch(Checker):
     """Only the leader of an epoch appends what clients send, commits and acknowledges in it, while it leads (R7, E4).
 
-    What it committed in its epoch it may acknowledge later: the answer may wait for other partitions of the request. A
-    follower follows the leader that was elected for its epoch (E1).
+    What it committed in its epoch it may acknowledge later: the answer may wait for other partitions of the request. So
+    may what it appended with acks=1: where a flush is promised, the answer waits for that of each partition. A follower
+    follows the leader that was elected for its epoch (E1).
     """
 
     name = "roles"
@@ -31,6 +32,8 @@ class RolesBindTheirEpoch(Checker):
         self._leads: dict[tuple[str, int], int] = {}
         # By partition, broker and epoch: the high watermark that the broker reached as its leader.
         self._committed: dict[tuple[str, int, int], int] = {}
+        # By the same: the end (exclusive) of what the broker appended as its leader.
+        self._appended: dict[tuple[str, int, int], int] = {}
 
     def judges(self) -> Mapping[type, Judge]:
         """Returns the methods that follow the roles, and those that judge what a broker does in one."""
@@ -74,6 +77,7 @@ class RolesBindTheirEpoch(Checker):
             if mark.epoch != sighting.epoch:
                 epochs = ", ".join(map(str, sorted({each.epoch for each in sighting.marks})))
                 return f"{partition.name}: leader {sighting.broker} of epoch {sighting.epoch} appended in {epochs}"
+            self._appended[partition.name, sighting.broker, sighting.epoch] = mark.next_offset
         return self._judge(partition, sighting.broker, sighting.epoch, "appended what clients sent")
 
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> str | None:
@@ -84,7 +88,8 @@ class RolesBindTheirEpoch(Checker):
 
     def _on_acknowledged(self, partition: PartitionGhost, sighting: Acknowledged) -> str | None:
         key = partition.name, sighting.broker, sighting.epoch
-        if sighting.epoch < 0 or sighting.last_offset < self._committed.get(key, 0):
+        safe_end = (self._appended if sighting.acks == 1 else self._committed).get(key, 0)
+        if sighting.epoch < 0 or sighting.last_offset < safe_end:
             return None
         return self._judge(
             partition, sighting.broker, sighting.epoch, f"acknowledged offset {sighting.last_offset}"

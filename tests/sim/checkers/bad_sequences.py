@@ -163,6 +163,15 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
             Acknowledged(1, P, 5, 5, -1, (), 0),
         ],
     ),
+    "an answer to acks=1 for what another leader appended": (
+        "roles",
+        [
+            *QUIET,
+            Elected(P, 2, 1, ALL, True),
+            BecameFollower(1, P, 1, 2),
+            Acknowledged(1, P, 5, 5, 1, (), 0),
+        ],
+    ),
     "a follower of a broker that was not elected": ("roles", [*QUIET, BecameFollower(3, P, 0, 2)]),
     "a follower that copies another batch": (
         "log-matching",

@@ -202,6 +202,13 @@ GOOD: dict[str, list[Sighting]] = {
         led(1, 1),
         Appended(2, P, 0, marks(0, 2)),
     ],
+    "a leader that has appended with acks=1 and answers after its epoch": [
+        *QUIET,
+        led(1, 5),
+        Elected(P, 2, 1, ALL, True),
+        BecameFollower(1, P, 1, 2),
+        Acknowledged(1, P, 5, 5, 1, (), 0),
+    ],
     "a leader whose epoch cache has its epoch": [
         *QUIET,
         Elected(P, 2, 1, ALL, True),
