@@ -17,7 +17,7 @@ class RecoveryPointIsDurable(Checker):
 
     The end of a process alone loses nothing; it may have cut the log in its last step, of which nobody was told. After
     a truncation the recovery point may be above the end of the log, until something is appended. A disk that lied about
-    a sync, or that was replaced, excuses the broker.
+    a sync, or that was replaced, excuses the broker. What compaction had removed behind the last batch cannot be lost.
     """
 
     name = "recovery-point"
@@ -27,7 +27,7 @@ class RecoveryPointIsDurable(Checker):
 
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> str | None:
         image = partition.image(sighting.broker)
-        left_end = Chain(sighting.marks, sighting.start).end
+        left_end = max(Chain(sighting.marks, sighting.start).end, sighting.removed_end)
         if not sighting.lost_power or sighting.damage or image.damage or left_end >= image.chain.end:
             return None
         if sighting.recovery_point > left_end:
@@ -71,8 +71,9 @@ class CleanStopKeepsAll(Checker):
         image = partition.image(sighting.broker)
         if (partition.name, sighting.broker) not in self._stopped or image.damage:
             return None
-        kept = Chain(sighting.marks, sighting.start).agreed_end(image.chain, image.log_start)
-        if kept < image.chain.end:
+        found = Chain(sighting.marks, sighting.start)
+        kept = found.agreed_end(image.chain, image.log_start)
+        if kept < image.chain.end and not (kept == found.end and sighting.removed_end >= image.chain.end):
             return (
                 f"{partition.name}: broker {sighting.broker} stopped in order with a log up to {image.chain.end}; "
                 f"{when} it has the records up to {kept}"

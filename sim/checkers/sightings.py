@@ -262,6 +262,8 @@ class Died(NamedTuple):
     damage: str = ""
     # The recovery point in the checkpoint that the disk has now; -1 if there is none.
     recovery_point: int = -1
+    # Compaction had removed all records from the end of `marks` up to here (exclusive); 0 if none.
+    removed_end: int = 0
 
 
 class StoppedCleanly(NamedTuple):
@@ -274,7 +276,7 @@ class StoppedCleanly(NamedTuple):
 class Loaded(NamedTuple):
     """The start of a broker's process, which has recovered its log.
 
-    `unsound` says what is wrong with the bytes after `marks`; it is empty if nothing is.
+    `unsound` says what is wrong with the bytes after `marks`; it is empty if nothing is. `removed_end` as in `Died`.
     """
 
     broker: int
@@ -282,6 +284,7 @@ class Loaded(NamedTuple):
     marks: tuple[Mark, ...]
     unsound: str
     start: int = 0
+    removed_end: int = 0
 
 
 class DeletedSegment(NamedTuple):

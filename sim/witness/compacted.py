@@ -75,6 +75,20 @@ class CompactedPartition:
         """Returns the logs that may know what compaction removed: the replica's own, the committed one, the others."""
         return (*told[:1], self._truth, *told[1:])
 
+    def removed_end(self, broker: int, reached: int, log: Chain) -> int:
+        """Returns the offset (exclusive) up to which compaction had removed all records from `reached` on; else it.
+
+        `log` is what the broker was seen to hold. A log that is cut right behind such records ends before them after
+        its next start, in Kafka too: nothing on its disk says that they were there.
+        """
+        removed = self._removed.get(broker, frozenset())
+        for mark in log.between(reached, log.end):
+            records = self.content([mark])
+            if not records or not removed.issuperset(records):
+                break
+            reached = mark.next_offset
+        return reached
+
     def content(self, marks: Iterable[Mark]) -> dict[int, Record]:
         """Returns the records of these batches as they were before compaction, by offset."""
         return {

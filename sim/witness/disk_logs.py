@@ -166,6 +166,15 @@ class DiskLogs:
         told = self._told(broker, partition)
         return compacted.whole(marks, told[0].start if start is None else start, told, end)
 
+    def removed_end(self, broker: int, partition: str, marks: Sequence[Mark], start: int) -> int:
+        """Returns the offset (exclusive) up to which compaction had removed all that followed `marks`; 0 if nothing."""
+        compacted = self._compacted.get(partition)
+        if compacted is None:
+            return 0
+        end = Chain(marks, start).end
+        reached = compacted.removed_end(broker, end, self._told(broker, partition)[0])
+        return reached if reached > end else 0
+
     def _told(self, broker: int, partition: str) -> Sequence[Chain]:
         """Returns the logs of all replicas as the checkers believe them to be, that of the broker first."""
         ghost = self._jury.ghost.partition(partition)

@@ -420,7 +420,10 @@ class Witness:
             marks = self._logs.whole(broker, partition, found, start)
             recovery_point = self._logs.recovery_point(broker, self._names[partition])
             self._unrecovered[broker, partition] = recovery_point
-            self.jury.see(Died(broker, partition, lost_power, marks, start, damage, recovery_point))
+            removed_end = self._logs.removed_end(broker, partition, marks, start)
+            self.jury.see(
+                Died(broker, partition, lost_power, marks, start, damage, recovery_point, removed_end)
+            )
 
     def on_stopped(self, broker: int) -> None:
         """Show the orderly end of a broker's process, for the logs of the directories that it has marked."""
@@ -442,7 +445,8 @@ class Witness:
             has_damage = bool(image.damage or image.cache_damage)
             unsound = reader.unsound or (reader.hole() if has_damage else "")
             self._judge_recovery(broker, partition, reader)
-            self.jury.see(Loaded(broker, partition, marks, unsound, start))
+            removed_end = self._logs.removed_end(broker, partition, marks, start)
+            self.jury.see(Loaded(broker, partition, marks, unsound, start, removed_end))
             self._logs.judge_compaction(broker, partition)
 
     def _judge_recovery(self, broker: int, partition: str, reader: LogReader) -> None:

@@ -55,6 +55,14 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         "recovery-point",
         [*QUIET, Died(2, P, True, marks(0, 3), recovery_point=4)],
     ),
+    "a crash loses more than what compaction had removed": (
+        "recovery-point",
+        [*QUIET, Died(2, P, True, (), recovery_point=4, removed_end=3)],
+    ),
+    "more than what compaction had removed is missing after an orderly stop": (
+        "clean-stop",
+        [*QUIET, StoppedCleanly(2, P), Loaded(2, P, (), "", removed_end=3)],
+    ),
     "a record is missing after an orderly stop": (
         "clean-stop",
         [*QUIET, StoppedCleanly(2, P), Loaded(2, P, marks(0, 4), "")],

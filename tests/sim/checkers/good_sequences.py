@@ -49,6 +49,19 @@ GOOD: dict[str, list[Sighting]] = {
         *QUIET,
         Died(2, P, True, marks(0, 3), recovery_point=3),
     ],
+    "a crash leaves nothing of a log that was cut behind what compaction had removed": [
+        *QUIET,
+        Appended(2, P, 0, marks(5, 7)),
+        Truncated(2, P, 5, 0),
+        Died(2, P, True, (), recovery_point=7, removed_end=5),
+    ],
+    "the same after an orderly stop": [
+        *QUIET,
+        Appended(2, P, 0, marks(5, 7)),
+        Truncated(2, P, 5, 0),
+        StoppedCleanly(2, P),
+        Loaded(2, P, (), "", removed_end=5),
+    ],
     "a process cuts its log in the step in which it ends": [
         *QUIET,
         Died(2, P, False, marks(0, 3), recovery_point=5),

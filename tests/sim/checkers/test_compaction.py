@@ -191,6 +191,17 @@ def test_a_log_that_was_cut_where_compaction_left_nothing_ends_at_the_cut() -> N
     assert truth.whole([], 0, [told], end=3) == tuple(told.marks)
 
 
+def test_what_compaction_removed_behind_the_last_batch_was_not_lost() -> None:
+    replica = Replica(APPENDED[1], APPENDED[2])
+    assert replica.partition.judge(1, replica.reader, 0) is None
+    # Offset 2 is in the log, 0 and 1 are not; of another broker nothing is known.
+    whole = Chain(marks_of(b"".join(APPENDED)))
+    cut = Chain(marks_of(APPENDED[0]))
+    assert [replica.partition.removed_end(1, 0, log) for log in (whole, cut)] == [2, 2]
+    assert replica.partition.removed_end(1, 2, whole) == 2
+    assert replica.partition.removed_end(2, 0, whole) == 0
+
+
 @pytest.mark.slow
 def test_the_scenario_holds_and_is_a_function_of_its_seed() -> None:
     first, second = run_scenario(SCENARIO, 7), run_scenario(SCENARIO, 7)
