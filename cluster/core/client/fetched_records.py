@@ -50,10 +50,11 @@ def read_fetched(
         for batch in iterate_batches(data):
             if batch.base_offset >= high_watermark:
                 break
-            if batch.last_offset < position:
-                continue
+            # Before anything but its place is believed: a damaged last offset would hide the batch.
             if check_crcs:
                 batch.check_valid()
+            if batch.last_offset < position:
+                continue
             visible = _visible(batch, next_offset, high_watermark, room)
             records += visible
             batches.append(FetchedBatch(len(visible), batch.partition_leader_epoch, batch.timestamp_type))

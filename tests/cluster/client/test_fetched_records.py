@@ -8,6 +8,8 @@ from cluster.core.client.fetched_records import MOST_RECORDS, read_fetched
 from storage.batch import Compression, Record, build_batch
 
 SHARES = MOST_RECORDS // 100
+# The first byte of a batch that its checksum covers.
+_CRC_COVERS_FROM = 21
 
 
 def fetched(count: int, *, headers: int = 0, value_bytes: int = 0) -> bytes:
@@ -46,3 +48,13 @@ def test_headers_and_bytes_of_records_take_room_too(headers: int, value_bytes: i
 def test_a_record_that_takes_more_than_the_room_is_read_alone() -> None:
     read = read_fetched(fetched(3, value_bytes=100), 1, 3, check_crcs=True, shares=1 << 40)
     assert [record.offset for record in read.records] == [1] and read.next_offset == 2
+
+
+def test_a_flipped_bit_that_the_checksum_covers_is_never_passed_over() -> None:
+    """A damaged last offset may put a whole batch below the position (CompletedFetch checks each batch first)."""
+    batches = [build_batch([Record(offset, 0, None, b"v")], base_offset=offset) for offset in range(3)]
+    for bit in range(8 * _CRC_COVERS_FROM, 8 * len(batches[1])):
+        damaged = bytearray(batches[1])
+        damaged[bit // 8] ^= 1 << bit % 8
+        read = read_fetched(b"".join((batches[0], damaged, batches[2])), 0, 3, check_crcs=True)
+        assert (read.next_offset, len(read.records)) == (1, 1) and read.damage is not None, bit
