@@ -35,6 +35,7 @@ PARTS: Final = (
     "scale_producers",
     "scale_compaction",
     "scale_segments",
+    "scale_lookups",
     "scale_partitions",
     "scale_year",
     "scale_files",

@@ -116,13 +116,24 @@ class TimeIndex(MemoryMappedIndex):
             if version == self._version:
                 return found
 
+    def last_before(self, offset: int) -> TimestampOffset:
+        """The last entry whose offset is below `offset`: the last one after a truncation; (-1, base offset) for none.
+
+        For the thread that writes.
+        """
+        slot = self._last_slot_before(offset)
+        return self._entry(slot) if slot >= 0 else TimestampOffset(-1, self._base_offset)
+
     def truncate_to(self, offset: int) -> None:
         """Drop every entry whose offset is at or above `offset` (IX23)."""
+        self._truncate_to_entries(self._last_slot_before(offset) + 1)
+
+    def _last_slot_before(self, offset: int) -> int:
         slot, _ = self._search(offset - self._base_offset, _OFFSET.unpack_from, _OFFSET_AT)
         # Several entries may hold one offset, and the search may end at any of them.
         while slot >= 0 and self._entry(slot).offset >= offset:
             slot -= 1
-        self._truncate_to_entries(slot + 1)
+        return slot
 
     def sanity_check(self) -> None:
         """Raise CorruptIndex where the last entry contradicts the first or the base offset (IX24)."""

@@ -20,6 +20,7 @@ from storage.index.transaction_index import AbortedTransaction
 from storage.segment import SEGMENT_SUFFIXES, LogSegment, offset_name
 from storage.segment.fetch_data import FetchData
 from storage.segment.indexes import close_each
+from storage.segment.kept_timestamps import KeptTimestamps
 from storage.segment.place import LogOffsetMetadata
 from storage.segment.segments import LogSegments
 
@@ -275,19 +276,21 @@ class LocalLog:
                 raise
             raise OutOfHandles(f"{self.directory}: {error}") from error
 
-    def truncate_to(self, offset: int, now_ms: int) -> list[LogSegment]:
+    def truncate_to(self, offset: int, now_ms: int, kept: KeptTimestamps | None = None) -> list[LogSegment]:
         """Drop the batch that holds `offset` and all later batches. Returns the segments that were deleted whole (RT9).
 
-        The log end is exactly `offset` then, even where that is in the middle of the dropped batch (RT10). Raises
-        OSError: the log must go offline then, and it ends somewhere between `offset` and its end before.
+        The log end is exactly `offset` then, even where that is in the middle of the dropped batch (RT10). `kept` is
+        what was seen of the batches that stay. Raises OSError: the log must go offline then, and it ends somewhere
+        between `offset` and its end before.
         """
         assert 0 <= offset < self.log_end_offset, (offset, self.log_end)
         assert self.segments.floor(offset) is not None, (offset, self.segments.first)
         doomed = self.segments.from_offset(offset + 1)
         self._delete_from_end(doomed)
-        self.segments.active.truncate_to(offset, now_ms)
+        active = self.segments.active
+        active.truncate_to(offset, now_ms, None if kept is None else kept.greatest(active, offset))
         self.update_log_end(offset)
-        assert self.segments.active.base_offset <= offset, (self.segments.active, offset)
+        assert active.base_offset <= offset, (active, offset)
         assert self.recovery_point <= offset, (self.recovery_point, offset)
         return doomed
 

@@ -15,6 +15,7 @@ from storage.log.online import Online
 from storage.producers.rebuild import rebuild_producer_state
 from storage.producers.reload import BATCHES_A_SLICE, ProducerReload
 from storage.producers.state import ProducerStateManager
+from storage.segment.kept_timestamps import KeptTimestamps, look_at_kept
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ class Truncation:
     __slots__ = (
         "_epochs",
         "_flushes",
+        "_kept",
         "_local",
         "_marks",
         "_online",
@@ -51,7 +53,9 @@ class Truncation:
         self._recalls_batches = recalls_batches
         # The producers at the offset of a truncation that is being prepared.
         self._reload: ProducerReload | None = None
-        # So many batches of producers are replayed in one step; `prepare` does more of them in slices.
+        # What it keeps of the segment that it cuts.
+        self._kept: KeptTimestamps | None = None
+        # So many batches are replayed, or looked at, in one step; `prepare` does more of them in slices.
         self.batches_a_slice = BATCHES_A_SLICE
 
     def prepare(self, offset: int, *, now_ms: int) -> bool:
@@ -63,6 +67,33 @@ class Truncation:
         OutOfHandles the next call goes on.
         """
         self._online.check()
+        if offset >= self._local.log_end_offset or offset < self._local.segments.first_base_offset:
+            self.forget_prepared()
+            return True
+        return self._has_kept(offset) and self._has_producers(offset, now_ms)
+
+    def _has_kept(self, offset: int) -> bool:
+        """Look at a slice of the timestamps that stay. Returns whether none is left to look at."""
+        segment = self._local.segments.floor(offset)
+        assert segment is not None, (offset, self._local.directory)
+        kept = self._kept
+        if kept is None or not kept.is_for(segment, offset):
+            self._kept = None
+            # No batch is without an offset, so a look at these is short.
+            if offset - segment.base_offset <= self.batches_a_slice:
+                return True
+            self._local.check_descriptors()
+            with self._online.during("truncate", refuses=False):
+                kept = self._kept = look_at_kept(segment, offset)
+        if kept is None or kept.is_done:
+            return True
+        self._local.check_descriptors()
+        with self._online.during("truncate", refuses=False):
+            kept.advance(self.batches_a_slice)
+        return kept.is_done
+
+    def _has_producers(self, offset: int, now_ms: int) -> bool:
+        """Replay a slice of the batches of producers. Returns whether none was left before."""
         log_start_offset = min(offset, self._marks.log_start_offset)
         if self._is_short(offset, log_start_offset):
             self._reload = None
@@ -86,17 +117,15 @@ class Truncation:
 
     @property
     def is_preparing(self) -> bool:
-        """Whether a state is kept for a truncation that has not come yet."""
-        return self._reload is not None
+        """Whether something is kept for a truncation that has not come yet."""
+        return self._reload is not None or self._kept is not None
 
     def forget_prepared(self) -> None:
         """Forget the prepared truncation, if any: nobody wants it any more."""
-        self._reload = None
+        self._reload = self._kept = None
 
     def _is_short(self, offset: int, log_start_offset: int) -> bool:
-        """Whether a truncation without preparation takes no longer than a slice, as far as offsets show it."""
-        if offset >= self._local.log_end_offset or offset < self._local.segments.first_base_offset:
-            return True
+        """Whether a truncation replays no more than a slice without preparation, as far as offsets show it."""
         # Then nothing is replayed.
         if self._producers.is_empty:
             return True
@@ -145,9 +174,10 @@ class Truncation:
         assert offset < before, (offset, before)
         reload = self._prepared_for(offset, min(offset, self._marks.log_start_offset))
         reloaded = None if reload is None or not reload.is_done else reload.state
-        self._reload = None
+        kept = self._kept
+        self.forget_prepared()
         self._flushes.truncated_to(offset)
-        removed = self._local.truncate_to(offset, now_ms)
+        removed = self._local.truncate_to(offset, now_ms, kept)
         self._producers.snapshots.delete_of(removed)
         self._epochs.truncate_from_end(offset)
         self._epochs.flush()
@@ -175,7 +205,7 @@ class Truncation:
     def _truncate_fully(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
         before, recovery_point = self._local.log_end_offset, self._local.recovery_point
         assert offset >= 0, offset
-        self._reload = None
+        self.forget_prepared()
         self._flushes.truncated_to(0)
         self._local.truncate_fully_and_start_at(offset, now_ms)
         self._epochs.clear_and_flush()

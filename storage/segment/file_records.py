@@ -51,6 +51,9 @@ FIRST_BLOCK_BYTES: Final = 1 << 14
 # A block fits into the second-level cache, from which the checksum then reads it.
 BLOCK_BYTES: Final = 1 << 18
 
+# A slice of a look at headers ends after so many bytes: each large batch is a read of its own.
+BYTES_A_SLICE: Final = 8 << 20
+
 # Above this a size field is trusted only after the checksum was verified.
 LONG_BATCH_BYTES: Final = 1 << 22
 
@@ -320,8 +323,18 @@ class FileRecords:
 
         It is (-1, -1, None) when there is no batch (FR14).
         """
+        return self.greatest_timestamp_in(start, self.size_bytes)[0]
+
+    def greatest_timestamp_in(
+        self, start: int, end: int, most_batches: int | None = None
+    ) -> tuple[TimestampAndOffset, int]:
+        """What `largest_timestamp_after` returns, of the batches in [start, end): all, or a slice of at most
+        `most_batches`, which ends after `BYTES_A_SLICE`, too. Also returns where the next slice begins: `end` after
+        the last one.
+        """
         found = TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=None)
-        for batch in self._headers(start):
+        seen = 0
+        for batch in self._headers(start, end):
             if batch.max_timestamp > found.timestamp:
                 epoch = batch.partition_leader_epoch
                 found = TimestampAndOffset(
@@ -329,7 +342,11 @@ class FileRecords:
                     offset=batch.last_offset,
                     leader_epoch=epoch if epoch >= 0 else None,
                 )
-        return found
+            seen += 1
+            after = batch.position + batch.size_bytes
+            if most_batches is not None and (seen == most_batches or after - start >= BYTES_A_SLICE):
+                return found, after
+        return found, end
 
     def truncate_to(self, target_size_bytes: int) -> int:
         """Cut the records to that size. Returns how many bytes of records were cut (FR5).
@@ -414,9 +431,9 @@ class FileRecords:
             return False
         return True
 
-    def _headers(self, start: int) -> Iterator[RecordBatch]:
+    def _headers(self, start: int, end: int | None = None) -> Iterator[RecordBatch]:
         """Views of which only the header may be read: the bodies of large batches are not read from the disk (FR9)."""
-        for frame in self._frames(start, None, with_bodies=False):
+        for frame in self._frames(start, end, with_bodies=False):
             yield self._header_in(frame)
 
     def _header_in(self, frame: Frame) -> RecordBatch:

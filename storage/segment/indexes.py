@@ -70,6 +70,11 @@ class SegmentIndexes:
             offset_index, time_index = self.offset, self.time
         return offset_index.is_full or time_index.is_full
 
+    @property
+    def may_be_too_large(self) -> bool:
+        """Whether `truncate_to` may find an index too large for the size of an active segment's, and empty it."""
+        return max(self.offset.size_bytes, self.time.size_bytes) > self._max_bytes
+
     def append_all(self, entries: IndexEntries) -> None:
         """Append the entries of one set with one write per index.
 

@@ -476,11 +476,26 @@ class LogSegment:
                 return _first_record_at(batch, latest.timestamp, most_bytes)
         return None
 
-    def truncate_to(self, offset: int, now_ms: int) -> int:
+    def unseen_from(self, offset: int) -> int | None:
+        """The position from which `truncate_to(offset)` looks at each batch that stays, for the greatest timestamp.
+
+        None where it looks at none, or only at those since the last index entry. Raises StorageError, OSError.
+        """
+        if self._has_true_max and not self.indexes.may_lack_times:
+            return None
+        indexed = self.time_index.last_before(offset)
+        # The cut reads it from the index if it is not known; so it stays unknown here.
+        known = indexed if self._max_timestamp is None else self._max_timestamp
+        if known.timestamp < 0:
+            return None
+        # A cut that empties an index looks at all batches.
+        return 0 if self.indexes.may_be_too_large else self.indexed_position(indexed.offset)
+
+    def truncate_to(self, offset: int, now_ms: int, kept: TimestampAndOffset | None = None) -> int:
         """Remove the batch that holds `offset`, whole, and all after it. Returns the bytes removed (LS13).
 
         Beyond the end nothing is removed; the indexes get their full size and the interval counter restarts all the
-        same. Raises OSError.
+        same. `kept` is the greatest timestamp from `unseen_from` on, if somebody has looked before. Raises OSError.
         """
         found = self.translate_offset(offset)
         assert found is None or found.position < self.records.size_bytes, (self.records.size_bytes, found)
@@ -498,7 +513,7 @@ class LogSegment:
         if self._has_true_max and known.timestamp == indexed.timestamp >= 0:
             self._max_timestamp = indexed
         elif known.timestamp >= 0:
-            self._max_timestamp = self._read_largest_timestamp(offset)
+            self._max_timestamp = self._read_largest_timestamp(offset, kept)
         assert found is None or self.records.size_bytes == found.position, (self.records.size_bytes, found)
         return removed_bytes
 
@@ -514,17 +529,18 @@ class LogSegment:
         assert self.records.size_bytes == position, (self.path, self.records.size_bytes, position)
         return removed_bytes
 
-    def _read_largest_timestamp(self, end_offset: int) -> TimestampOffset:
+    def _read_largest_timestamp(self, end_offset: int, kept: TimestampAndOffset | None) -> TimestampOffset:
         """The greatest timestamp of a segment that was just cut to `end_offset`."""
         indexed = self.time_index.last_entry
         # With each entry of the offset index the time index gets the greatest timestamp so far, if it has risen. So
         # only the batches from the last entry on are read: where timestamps were equal for long, that of the time
         # index may be far before it.
         is_indexed = self._has_true_max and not self.indexes.may_lack_times
-        position = self.indexed_position(end_offset if is_indexed else indexed.offset)
-        found = self.records.largest_timestamp_after(position)
-        if found.timestamp > indexed.timestamp:
-            return TimestampOffset(found.timestamp, found.offset)
+        if kept is None:
+            position = self.indexed_position(end_offset if is_indexed else indexed.offset)
+            kept = self.records.largest_timestamp_after(position)
+        if kept.timestamp > indexed.timestamp:
+            return TimestampOffset(kept.timestamp, kept.offset)
         return indexed
 
     def resize_indexes(self) -> None:

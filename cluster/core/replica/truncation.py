@@ -148,9 +148,9 @@ class Truncations:
     def truncate_in_part(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         """Cuts to `to_offset` or, where that would delete many segments, to an offset above it. Raises StorageError.
 
-        Where the log would replay many batches of producers, a slice of them is replayed and nothing is cut yet. After
-        an answer to a fetch what is left differs from the leader's log as before, so the answer to the next fetch asks
-        for the rest.
+        Where the log would replay many batches of producers, or look at many that stay, it does a slice of that and
+        nothing is cut yet. After an answer to a fetch what is left differs from the leader's log as before, so the
+        answer to the next fetch asks for the rest.
         """
         segments = replica.log.local.segments
         if len(segments) > SEGMENTS_A_STEP:

@@ -1,0 +1,113 @@
+"""A cut of a log that was loaded looks for the greatest timestamp that stays in slices, before it cuts (LS13, RT9)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from sim.disk.handles import SimFileSystem
+from storage.config import LogConfig
+from storage.log import PartitionLog
+from tests.storage.lines import lines_of
+from tests.storage.logs import NOW_MS, SIZE, append_each, batch, new_file_system, open_log, produced
+from tests.storage.producers.reloads import prepare_all
+
+CONFIG = LogConfig(segment_index_bytes=24_000, index_interval_bytes=2 * SIZE)
+SLICE = 3
+
+
+def loaded(batches: int, file_system: SimFileSystem | None = None) -> PartitionLog:
+    """A log of level timestamps after an orderly stop, which truncates in slices of three batches."""
+    file_system = file_system or new_file_system()
+    log = open_log(file_system, CONFIG)
+    append_each(log, batches)
+    log.close()
+    log = open_log(file_system, CONFIG, clean=True)
+    log.truncation.batches_a_slice = SLICE
+    return log
+
+
+def lines_of_slices(log: PartitionLog, offset: int) -> list[int]:
+    """The lines that each slice of the preparation runs, the look-up before the first one included."""
+    lines, done = list[int](), list[bool]()
+    while not any(done):
+        lines.append(lines_of(lambda: done.append(log.truncation.prepare(offset, now_ms=NOW_MS))))
+    return lines
+
+
+def test_rt9_no_slice_and_no_cut_looks_at_more_batches_in_a_longer_log() -> None:
+    few, many = loaded(12), loaded(48)
+    short, long = lines_of_slices(few, 11), lines_of_slices(many, 47)
+    assert (len(short), len(long)) == (4, 16)
+    # A search in a longer index takes a step more; a look at one batch takes 47 lines.
+    assert max(long) <= max(short) + 40
+    few_lines, many_lines = (
+        lines_of(partial(log.truncate_to, log.log_end_offset - 1, now_ms=NOW_MS)) for log in (few, many)
+    )
+    assert many_lines <= few_lines + 40
+
+
+@pytest.mark.parametrize("timestamps", [[5] * 12, [5, 5, 5, 9, 9, 1, 1, 9, 9, 9, 12, 12], [9, 1] * 6])
+def test_ls13_the_slices_find_the_greatest_timestamp_that_a_cut_in_one_step_finds(
+    timestamps: list[int],
+) -> None:
+    for offset in range(4, 12):
+        found = []
+        for in_slices in (False, True):
+            file_system = new_file_system()
+            log = open_log(file_system, CONFIG)
+            data = (batch(number, timestamp=NOW_MS + each) for number, each in enumerate(timestamps))
+            log.append_as_follower(b"".join(data), leader_epoch=0, now_ms=NOW_MS)
+            log.close()
+            log = open_log(file_system, CONFIG, clean=True)
+            log.truncation.batches_a_slice = SLICE
+            if in_slices:
+                prepare_all(log, offset)
+            log.truncate_to(offset, now_ms=NOW_MS)
+            active = log.local.segments.active
+            found.append((tuple(active.max_timestamp), active.kept_until_ms, active.size_bytes))
+        assert found[0] == found[1], offset
+
+
+def test_rt9_a_preparation_changes_nothing_and_an_append_changes_nothing_of_it() -> None:
+    log = loaded(12)
+    before = log.local.segments.active.size_bytes
+    count = prepare_all(log, 10)
+    assert (count, log.local.segments.active.size_bytes) == (3, before)
+    assert log.truncation.is_preparing
+    log.append_as_leader(produced(timestamp=NOW_MS + 7), leader_epoch=0, now_ms=NOW_MS)
+    assert log.truncation.prepare(10, now_ms=NOW_MS)
+    log.truncate_to(10, now_ms=NOW_MS)
+    assert not log.truncation.is_preparing
+    assert tuple(log.local.segments.active.max_timestamp) == (NOW_MS, 0)
+
+
+@pytest.mark.parametrize("other", ["offset", "cut", "forget"])
+def test_rt9_what_was_seen_for_another_cut_is_not_used(other: str) -> None:
+    log = loaded(12)
+    count = prepare_all(log, 10)
+    if other == "cut":
+        log.truncate_to(11, now_ms=NOW_MS)
+        append_each(log, 1)
+        assert not log.truncation.is_preparing
+        assert prepare_all(log, 10) == count
+    elif other == "forget":
+        log.truncation.forget_prepared()
+        assert prepare_all(log, 10) == count
+    else:
+        assert prepare_all(log, 9) == count - 1
+    assert log.log_end_offset == 12
+
+
+def test_rt9_a_short_cut_reads_nothing_before() -> None:
+    log = loaded(12)
+    assert log.truncation.prepare(SLICE, now_ms=NOW_MS)
+    assert not log.truncation.is_preparing
+
+
+def test_rt9_at_or_beyond_the_end_nothing_is_prepared() -> None:
+    log = loaded(12)
+    assert not log.truncation.prepare(11, now_ms=NOW_MS)
+    assert log.truncation.prepare(12, now_ms=NOW_MS)
+    assert not log.truncation.is_preparing
