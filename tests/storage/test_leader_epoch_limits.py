@@ -99,6 +99,16 @@ def test_ep11_negative_bounds_bound_nothing() -> None:
     assert cache.entries_in_range(-1, 8) == [(0, 0), A[0]]
 
 
+@pytest.mark.parametrize("start_offset", range(-1, 14))
+def test_ep11_entries_in_a_range_are_those_that_two_truncations_leave(start_offset: int) -> None:
+    for end_offset in range(start_offset, 15):
+        cache, cut = cache_of((0, 0), *A), cache_of((0, 0), *A)
+        cut.truncate_from_start(start_offset)
+        cut.truncate_from_end(end_offset)
+        assert cache.entries_in_range(start_offset, end_offset) == cut.entries, end_offset
+        assert cache.entries == [(0, 0), *A]
+
+
 def test_ep12_a_start_clips_entries_too_many_at_both_ends() -> None:
     file_system = new_file_system()
     log = open_log(file_system)

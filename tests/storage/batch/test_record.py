@@ -125,6 +125,25 @@ def test_sequence_wraps_to_zero() -> None:
     assert record.sequence == 0
 
 
+MIN_INT32 = -MAX_INT32 - 1
+SEQUENCES = [MIN_INT32, MIN_INT32 + 1, -7, -2, -1, 0, 1, 2, 6, MAX_INT32 - 1, MAX_INT32]
+
+
+def as_java_int(number: int) -> int:
+    return int.from_bytes((number & 0xFFFFFFFF).to_bytes(4, "big"), "big", signed=True)
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+@pytest.mark.parametrize("change", SEQUENCES)
+def test_sequences_of_damaged_batches_are_computed_as_in_java(sequence: int, change: int) -> None:
+    """In Java a sum wraps at 32 bits; where it would pass 2^31-1 both go on from 0, one lower than they wrap."""
+    is_past_the_end = sequence > as_java_int(MAX_INT32 - change)
+    expected = as_java_int(sequence + change + (MIN_INT32 if is_past_the_end else 0))
+    assert add_to_sequence(sequence, change) == expected
+    expected = as_java_int(sequence - change + (MIN_INT32 if sequence < change else 0))
+    assert subtract_from_sequence(sequence, change) == expected
+
+
 def test_header_key_must_be_text() -> None:
     with pytest.raises(InvalidRecord, match="header key"):
         encode_record(0, 0, None, None, (("\ud800", None),))

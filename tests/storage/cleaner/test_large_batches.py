@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.batch import Compression, Record, RecordBatch, build_batch
-from storage.cleaner.filter import FilteredChunk, RecordFilter
+from storage.batch import BatchBuilder, BatchFields, Compression, Record, RecordBatch, build_batch
+from storage.cleaner.filter import CleanerStats, FilteredChunk, LastRecord, RecordFilter
 from storage.cleaner.keys import MOST_KEYS_AT_ONCE, MOST_RECORDS_AT_ONCE, portions_of_keys, read_keys
+from tests.storage.cleaner.compacted_logs import DAY_MS
 from tests.storage.cleaner.filters import filter_of, output
+from tests.storage.logs import NOW_MS
 
 COUNT = MOST_KEYS_AT_ONCE + 10
 KEYS = 7
@@ -31,6 +33,97 @@ def at_once(record_filter: RecordFilter, data: bytes) -> FilteredChunk:
     if kept:
         record_filter._write_kept(batch, verdict, keys, kept, result)
     return result
+
+
+def hold_few_keys(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Make a batch of more than `count` records one of very many."""
+    for module in ("filter", "keys"):
+        monkeypatch.setattr(f"storage.cleaner.{module}.MOST_KEYS_AT_ONCE", count)
+
+
+def outcome(
+    fields: BatchFields, records: list[Record], superseded: tuple[bytes, ...], last: dict[int, LastRecord]
+) -> tuple[bytes, CleanerStats]:
+    """Filter one batch. Returns what is left and what was counted."""
+    builder = BatchBuilder(fields)
+    for record in records:
+        builder.append(record)
+    record_filter = filter_of(superseded, last_records=last)
+    result = record_filter.filter_chunk(builder.build(), 1 << 30, "x.log", 0)
+    return output(result), record_filter._stats
+
+
+SEVEN = [Record(offset, 5 + offset, b"%d" % offset, b"v") for offset in range(7)]
+TOMBSTONE = SEVEN[3]._replace(value=None)
+KEYLESS = SEVEN[5]._replace(key=None)
+ALL_KEYS = tuple(b"%d" % offset for offset in range(7))
+
+
+@pytest.mark.parametrize("held", [1, 2, 3, 6])
+@pytest.mark.parametrize("is_last_of_producer", [False, True])
+@pytest.mark.parametrize("horizon_ms", [None, NOW_MS, NOW_MS + 1])
+@pytest.mark.parametrize(
+    "records", [SEVEN, [*SEVEN[:3], TOMBSTONE, *SEVEN[4:]], [*SEVEN[:5], KEYLESS, SEVEN[6]]]
+)
+def test_cl18_a_batch_of_more_keys_than_are_held_is_filtered_and_counted_as_a_small_one(
+    monkeypatch: pytest.MonkeyPatch,
+    records: list[Record],
+    horizon_ms: int | None,
+    is_last_of_producer: bool,
+    held: int,
+) -> None:
+    fields = BatchFields(producer_id=9, producer_epoch=0, base_sequence=0, delete_horizon_ms=horizon_ms)
+    last = {9: LastRecord(6, 0)} if is_last_of_producer else {}
+    for superseded in ((), (b"0", b"4"), (b"6",), ALL_KEYS):
+        monkeypatch.undo()
+        whole = outcome(fields, records, superseded, last)
+        hold_few_keys(monkeypatch, held)
+        assert outcome(fields, records, superseded, last) == whole, superseded
+
+
+def test_cl17_a_tombstone_in_any_portion_of_a_large_batch_sets_the_horizon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hold_few_keys(monkeypatch, 2)
+    for at in range(7):
+        records = [each._replace(value=None) if each.offset == at else each for each in SEVEN]
+        data, _ = outcome(BatchFields(), records, (), {})
+        assert RecordBatch(data, 0, len(data)).delete_horizon_ms == NOW_MS + DAY_MS, at
+
+
+def test_cl19_a_large_batch_that_lost_all_records_stays_empty_only_as_its_producers_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hold_few_keys(monkeypatch, 2)
+    fields = BatchFields(producer_id=9, producer_epoch=0, base_sequence=0)
+    assert outcome(fields, SEVEN, ALL_KEYS, {})[0] == b""
+    kept = outcome(fields, SEVEN, ALL_KEYS, {9: LastRecord(6, 0)})[0]
+    batch = RecordBatch(kept, 0, len(kept))
+    assert (batch.record_count, batch.base_offset, batch.last_offset) == (0, 0, 6)
+
+
+def test_the_keys_of_a_batch_come_in_portions_above_what_is_held_and_at_once_up_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = build_batch(SEVEN)
+    counts = []
+    for held in (6, 7):
+        hold_few_keys(monkeypatch, held)
+        counts.append([len(keys) for keys in portions_of_keys(RecordBatch(data, 0, len(data)))])
+    assert counts == [[6, 1], [7]]
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_cl18_records_of_many_bytes_stay_whole_and_in_order_when_one_of_them_is_removed(
+    codec: Compression,
+) -> None:
+    records = [each._replace(value=bytes([each.offset]) * 40_000) for each in SEVEN]
+    data = build_batch(records, compression=codec)
+    kept = output(filter_of((b"3",)).filter_chunk(data, 1 << 30, "x.log", 0))
+    batch = RecordBatch(kept, 0, len(kept))
+    batch.check_valid()
+    assert batch.compression is codec
+    assert list(batch.records()) == records[:3] + records[4:]
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from storage.disk.filesystem import OpenMode
 from storage.disk.handle_pool import HandlePool
+from storage.disk.machine_limits import handle_limit_of, named_error
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import StorageError
 from storage.index.offset_index import OffsetIndex
@@ -49,6 +51,46 @@ def test_too_many_open_files_names_the_count_and_the_setting(tmp_path: Path) -> 
         file.close()
     assert raised.value.errno == errno.EMFILE
     assert str(tmp_path) in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "handles"),
+    [
+        (None, 30_000),
+        (0, 1),
+        (1, 1),
+        (2, 1),
+        (4, 2),
+        (1024, 512),
+        (59_999, 29_999),
+        (60_000, 30_000),
+        (10**6, 30_000),
+    ],
+)
+def test_the_handles_of_segments_get_half_of_the_descriptors_up_to_30000_and_one_at_least(
+    descriptors: int | None, handles: int
+) -> None:
+    assert handle_limit_of(descriptors) == handles
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.EMFILE, r"this process has \d+ files open of \d+ it may, raise `ulimit -n`"),
+        (errno.ENFILE, "the machine has as many files open as it may, raise fs.file-max"),
+        (errno.ENOMEM, r"this process has [1-9]\d* maps of \d+ it may, raise vm.max_map_count"),
+        (errno.ENXIO, "expected a regular file"),
+    ],
+)
+def test_an_exhausted_limit_is_named_with_its_use_and_the_setting(number: int, said: str) -> None:
+    error = named_error(OSError(number, os.strerror(number)), "some/path")
+    assert (error.errno, error.filename) == (number, "some/path")
+    assert re.search(said, str(error)), error
+
+
+def test_an_error_of_no_limit_has_the_file_added_and_nothing_else() -> None:
+    assert str(named_error(OSError(errno.EIO, "broken"), "p")) == "[Errno 5] broken: 'p'"
+    assert str(named_error(OSError(), "p")) == f"[Errno 5] {os.strerror(errno.EIO)}: 'p'"
 
 
 @pytest.mark.parametrize("keeps_access_times", [False, True])

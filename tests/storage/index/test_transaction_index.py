@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
 from sim.disk import SimFileSystem
 from storage.disk.filesystem import OpenMode, read_file
+from storage.disk.handle_pool import HandlePool
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptIndex
 from storage.index.transaction_index import ENTRY, AbortedTransaction, TransactionIndex, unpack_entries
 from tests.storage.logs import DIRECTORY, new_file_system
@@ -186,6 +191,24 @@ def test_ix31_a_renamed_index_continues_under_its_new_name() -> None:
     index.append(B)
     assert index.path == PATH + ".swap" and list(index.entries()) == [A, B]
     assert names(file_system) == ["00000000000000000000.txnindex.swap"]
+
+
+def test_ix31_an_index_that_was_renamed_or_moved_is_opened_again_there_after_a_rest(tmp_path: Path) -> None:
+    file_system = OsFileSystem(handles=HandlePool(100))
+    (tmp_path / "p-0").mkdir()
+    index = TransactionIndex(file_system, f"{tmp_path}/p-0/0.txnindex", 0)
+    index.append(A)
+    index.flush()
+    # More than one name, because the one before the last is looked at too.
+    for suffix in (".cleaned", ".swap", ""):
+        index.rename_to(f"{tmp_path}/p-0/0.txnindex{suffix}")
+    for directory in ("p-0.first", "p-0.second"):
+        os.rename(os.path.dirname(index.path), tmp_path / directory)
+        index.update_parent_directory(f"{tmp_path}/{directory}")
+    file_system.handles.make_room(100)
+    assert len(file_system.handles) == 0
+    assert list(index.entries()) == [A]
+    index.close()
 
 
 def test_ix31_a_missing_file_is_skipped_and_the_name_remembered() -> None:

@@ -70,6 +70,26 @@ def test_ap16_an_append_that_finds_no_descriptor_writes_nothing(log: PartitionLo
     assert read_offsets(log) == list(range(61))
 
 
+def test_fl1_a_flush_that_was_prepared_without_descriptors_fails_though_it_finds_some_when_it_runs(
+    log: PartitionLog,
+) -> None:
+    """An index that could not be opened may be one that must be created, which only the log's own step may do."""
+    log.close()
+    file_system = OsFileSystem(handles=HandlePool(100))
+    again = PartitionLog.open(file_system, log.directory, SMALL, clean=True, now_ms=NOW_MS)
+    # As after a start that lost the recovery points: no index was opened yet.
+    again.local.recovery_point = 0
+    with descriptors_left(0):
+        prepared = again.flushes.prepare()
+    with pytest.raises(OutOfHandles, match="not flushed up to offset 60"):
+        prepared()
+    again.flushes.failed(prepared)
+    assert (again.online.reason, again.local.recovery_point) == (None, 0)
+    again.flushes.flush()
+    assert again.local.recovery_point == 60
+    again.close()
+
+
 def test_ls1_an_index_that_finds_no_descriptor_misses_the_entry(log: PartitionLog) -> None:
     """The bytes are written by then, so the append must not fail."""
     active = log.local.segments.active

@@ -60,6 +60,19 @@ def test_ps24_the_truncation_after_the_slices_replays_nothing() -> None:
     assert not log.truncation.is_preparing
 
 
+def test_ps24_a_cut_below_the_log_start_is_prepared_for_the_log_start_that_it_leaves() -> None:
+    log, expected = filled(most_in_a_roll=3), filled(most_in_a_roll=3)
+    for each in (log, expected):
+        each.marks.update_high_watermark(14)
+        each.marks.maybe_increment_log_start_offset(10)
+    assert prepare_all(log, 6) > 0
+    before = log.producers.producers
+    for each in (log, expected):
+        each.truncate_to(6, now_ms=NOW_MS)
+    assert log.producers.producers is not before
+    assert (state_of(log), log.log_start_offset) == (state_of(expected), 6)
+
+
 def test_ps24_few_batches_are_replayed_within_the_truncation() -> None:
     log = filled()
     log.producers.take_snapshot()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,15 +47,17 @@ def segment_with(batches: list[bytes], file_system: FileSystem) -> LogSegment:
     return segment
 
 
-def interrupt(segment: LogSegment, at: int, *, is_after: bool) -> None:
-    """Truncate to offset 5 and append another history at the reader's call number `at`."""
+def interrupt(
+    segment: LogSegment, at: int, *, is_after: bool, new: Sequence[bytes] = NEW, cut_at: int = 5
+) -> None:
+    """Truncate to offset `cut_at` and append a new history at the reader's call number `at`."""
     records = segment.records
     file = records._file
 
     def meanwhile() -> None:
         records._file = file
-        segment.truncate_to(5, NOW_MS)
-        for offset, data in enumerate(NEW, start=5):
+        segment.truncate_to(cut_at, NOW_MS)
+        for offset, data in enumerate(new, start=cut_at):
             segment.append(offset, data)
 
     # The test stands in the middle of a call, which only a file that calls back can do.
@@ -80,6 +82,23 @@ def test_fr17_a_search_that_a_truncation_interrupts_fails_whole(is_after: bool) 
     with pytest.raises(TruncatedWhileRead):
         segment.translate_offset(10)
     interrupt(segment, 1, is_after=is_after)
+    with pytest.raises(TruncatedWhileRead):
+        segment.find_offset_by_timestamp(NOW_MS, 10)
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("cut_at", [0, 5])
+def test_fr17_a_read_or_search_of_what_is_cut_off_meanwhile_says_so(
+    cut_at: int, at: int, is_after: bool
+) -> None:
+    """What the reader meets is no damage: a file that ends, or a place behind its end."""
+    segment = segment_with(OLD, new_file_system())
+    interrupt(segment, at, is_after=is_after, new=[], cut_at=cut_at)
+    with pytest.raises(TruncatedWhileRead):
+        segment.read(10, 100_000, segment.size_bytes)
+    segment = segment_with(OLD, new_file_system())
+    interrupt(segment, at, is_after=is_after, new=[], cut_at=cut_at)
     with pytest.raises(TruncatedWhileRead):
         segment.find_offset_by_timestamp(NOW_MS, 10)
 

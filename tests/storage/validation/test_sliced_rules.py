@@ -1,0 +1,145 @@
+"""The rules that slices share with a validation at once, each at its bound and with records above one piece."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from storage.batch import Compression, RecordBatch, TimestampType
+from storage.batch.legacy.builder import build_message_set
+from storage.batch.record import Record
+from storage.codec.crc32c import crc32c
+from storage.errors import InvalidRecord, RecordTooLarge
+from storage.validation.rules import ValidationRules
+from storage.validation.sliced import SlicedValidation
+from tests.storage.logs import NOW_MS
+from tests.storage.validation.test_sliced import at_once, framed, in_slices, payload_of
+
+LARGE: tuple[int, int | None, int] = (200_000, 3, 1)
+Sizes = list[tuple[int, int | None, int]]
+SETS: dict[str, Sizes] = {"small": [(10, 3, 0), (20, 3, 0)], "large": [(10, 3, 0), LARGE, (10, 3, 0)]}
+TARGETS = [Compression.NONE, Compression.LZ4]
+
+
+def with_fields(records: bytes, *, flags: int = 0, producer_id: int, epoch: int, sequence: int) -> bytes:
+    """Write the producer's fields into a batch, possible or not."""
+    changed = bytearray(records)
+    changed[22] |= flags
+    struct.pack_into(">qhi", changed, 43, producer_id, epoch, sequence)
+    struct.pack_into(">I", changed, 17, crc32c(changed[21:]))
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("sizes", SETS.values(), ids=SETS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_lv19_a_set_that_slices_built_again_may_have_just_the_greatest_size(
+    sizes: Sizes, target: Compression
+) -> None:
+    records = framed(payload_of(sizes), len(sizes), Compression.GZIP)
+    built = SlicedValidation(records, ValidationRules(target_codec=target), NOW_MS).run()
+    assert built is not None
+    size_bytes = max(len(built.records), len(records))
+    just = ValidationRules(target_codec=target, max_message_bytes=size_bytes)
+    assert in_slices(records, just) == at_once(records, just)
+    if len(built.records) > len(records):
+        too_small = ValidationRules(target_codec=target, max_message_bytes=size_bytes - 1)
+        with pytest.raises(RecordTooLarge):
+            SlicedValidation(records, too_small, NOW_MS).run()
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_lv19_a_set_that_slices_converted_may_have_just_the_greatest_size(magic: int) -> None:
+    messages = build_message_set([Record(0, NOW_MS, b"k", b"v")], magic=magic)
+    built = SlicedValidation(messages, ValidationRules(), NOW_MS).run()
+    assert built is not None and len(built.records) > len(messages)
+    just = ValidationRules(max_message_bytes=len(built.records))
+    assert in_slices(messages, just) == at_once(messages, just)
+    too_small = ValidationRules(max_message_bytes=len(built.records) - 1)
+    with pytest.raises(RecordTooLarge):
+        SlicedValidation(messages, too_small, NOW_MS).run()
+
+
+@pytest.mark.parametrize("sizes", SETS.values(), ids=SETS)
+@pytest.mark.parametrize("flags", [0, 0x10])
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "sequence", "is_taken"),
+    [(0, 0, 0, True), (5, 3, 7, True), (-2, 0, 0, False), (5, -1, 0, False), (5, 0, -1, False)],
+)
+def test_lv25_producer_fields_that_no_batch_may_have_are_refused_where_it_is_built_again(
+    sizes: Sizes,
+    flags: int,
+    producer_id: int,
+    epoch: int,
+    sequence: int,
+    is_taken: bool,
+) -> None:
+    records = framed(payload_of(sizes), len(sizes), Compression.GZIP)
+    records = with_fields(records, flags=flags, producer_id=producer_id, epoch=epoch, sequence=sequence)
+    rules = ValidationRules(target_codec=Compression.LZ4)
+    result = in_slices(records, rules)
+    assert result == at_once(records, rules)
+    if not is_taken:
+        assert result == (InvalidRecord, ())
+        return
+    checked = SlicedValidation(records, rules, NOW_MS).run()
+    assert checked is not None
+    built = RecordBatch(bytes(checked.records), 0, len(checked.records))
+    assert (built.producer_id, built.producer_epoch, built.base_sequence) == (producer_id, epoch, sequence)
+    assert built.is_transactional == bool(flags)
+
+
+@pytest.mark.parametrize("flags", [0, 0x10])
+def test_lv25_a_batch_without_a_producer_is_built_again_unless_it_is_of_a_transaction(flags: int) -> None:
+    records = framed(payload_of(SETS["small"]), 2, Compression.GZIP)
+    records = with_fields(records, flags=flags, producer_id=-1, epoch=-1, sequence=-1)
+    result = in_slices(records, ValidationRules(target_codec=Compression.LZ4))
+    assert (result == (InvalidRecord, ())) == bool(flags)
+
+
+@pytest.mark.parametrize("sizes", SETS.values(), ids=SETS)
+@pytest.mark.parametrize("target", [None, *TARGETS])
+@pytest.mark.parametrize("timestamp_type", [TimestampType.CREATE, TimestampType.LOG_APPEND])
+def test_lv11_a_batch_that_states_log_append_time_has_that_time_in_each_record_until_it_is_stamped(
+    sizes: Sizes, target: Compression | None, timestamp_type: TimestampType
+) -> None:
+    records = bytearray(framed(payload_of(sizes), len(sizes), Compression.GZIP, attributes=8))
+    struct.pack_into(">q", records, 35, NOW_MS + 77)
+    struct.pack_into(">I", records, 17, crc32c(records[21:]))
+    for after_max_ms in (76, 77, 1 << 62):
+        rules = ValidationRules(target_codec=target, timestamp_type=timestamp_type, after_max_ms=after_max_ms)
+        assert in_slices(bytes(records), rules) == at_once(bytes(records), rules), after_max_ms
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize("change", ["one record fewer", "one record more", "a byte more", "a piece more"])
+def test_lv22_records_that_do_not_fill_a_large_batch_are_refused(codec: Compression, change: str) -> None:
+    payload, count = payload_of(SETS["large"]), 3
+    more = {"a byte more": b"\x00", "a piece more": bytes(1 << 16)}.get(change, b"")
+    count += {"one record fewer": -1, "one record more": 1}.get(change, 0)
+    records = framed(payload + more, count, codec)
+    for target in TARGETS:
+        rules = ValidationRules(target_codec=target)
+        assert in_slices(records, rules) == at_once(records, rules) == (InvalidRecord, ())
+
+
+@pytest.mark.parametrize("left_out", [1, 2, 5, 199_990, 200_030])
+def test_lv22_a_large_record_that_ends_early_is_refused(left_out: int) -> None:
+    payload = payload_of([(10, 3, 0), LARGE])[:-left_out]
+    records = framed(payload, 2, Compression.GZIP)
+    for target in (None, *TARGETS):
+        rules = ValidationRules(target_codec=target)
+        assert in_slices(records, rules) == at_once(records, rules) == (InvalidRecord, ())
+
+
+@pytest.mark.parametrize("sizes", SETS.values(), ids=SETS)
+def test_lv25_what_slices_build_again_has_the_level_of_the_topic(
+    sizes: Sizes,
+) -> None:
+    records = framed(payload_of(sizes), len(sizes), Compression.LZ4)
+    results = []
+    for level in (1, 9):
+        rules = ValidationRules(target_codec=Compression.GZIP, target_level=level)
+        assert in_slices(records, rules) == at_once(records, rules)
+        results.append(in_slices(records, rules))
+    assert results[0] != results[1]
