@@ -10,7 +10,7 @@ from cluster.core.effects import Send
 from cluster.core.events import TransportError
 from cluster.core.messages import DescribeReplicasRequest, DescribeReplicasResponse, ResponseBody
 from cluster.local.layout import HOST, NodeSpec
-from cluster.shell.transport import Peers
+from cluster.shell.transport import Answers, Peers
 
 POLL_TIMEOUT_MS = 1_000
 
@@ -20,7 +20,7 @@ class Poller:
     """Asks brokers for their replicas, over connections of its own."""
 
     def __init__(self, nodes: Sequence[NodeSpec]) -> None:
-        self._peers = Peers(self._on_answer)
+        self._peers = Peers(self._on_answers)
         self._waiting: dict[int, asyncio.Future[ResponseBody | TransportError]] = {}
         self._calls = 0
         for node in nodes:
@@ -38,10 +38,11 @@ class Poller:
         assert call not in self._waiting, call
         return answer if isinstance(answer, DescribeReplicasResponse) else None
 
-    def _on_answer(self, call: int, body: ResponseBody | TransportError) -> None:
-        future = self._waiting.pop(call)
-        if not future.done():
-            future.set_result(body)
+    def _on_answers(self, answers: Answers) -> None:
+        for call, body in answers:
+            future = self._waiting.pop(call)
+            if not future.done():
+                future.set_result(body)
 
     async def close(self) -> None:
         await self._peers.close()

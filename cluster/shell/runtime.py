@@ -29,9 +29,9 @@ from cluster.core.effects import (
     SetTimer,
     Stop,
 )
-from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
+from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
 from cluster.core.messages import RequestBody, ResponseBody
-from cluster.shell.transport import Address, Peers
+from cluster.shell.transport import Address, Answers, Peers
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class Runtime:
         self._forgetting: Forgetting | None = core if isinstance(core, Forgetting) else None
         self._loop = asyncio.get_running_loop()
         self.clock = Clock(self._loop)
-        self.peers = Peers(self._on_response, bootstrap=bootstrap)
+        self.peers = Peers(self._on_answers, bootstrap=bootstrap)
         self.stopped: asyncio.Future[Stop] = self._loop.create_future()
         self._timers = Timers(self.clock, self._on_timer)
         self._jobs = ThreadPoolExecutor(max_workers=1, thread_name_prefix="jobs")
@@ -192,12 +192,16 @@ class Runtime:
         last = arrived[-1].call
         assert last == self._calls, (last, self._calls)
         assert last - arrived[0].call == len(arrived) - 1, (arrived[0].call, last, len(arrived))
-        if (core := self._many) is not None:
-            self.run(lambda now_ms: core.steps(now_ms, arrived))
-        else:
-            for request in arrived:
-                self._step(request)
+        self._step_all(arrived)
         self.after_turn()
+
+    def _step_all(self, events: Sequence[Event]) -> None:
+        """Passes events that arrived together to the core, in one step if it takes several."""
+        if (core := self._many) is not None:
+            self.run(lambda now_ms: core.steps(now_ms, events))
+        else:
+            for event in events:
+                self._step(event)
 
     def forget(self, call: int) -> None:
         """Drops the core's reply to `call`, because its caller has left, and what waits for it in the core."""
@@ -269,8 +273,10 @@ class Runtime:
         else:
             self._stop(Stop(reason=f"a job raised {error!r}"))
 
-    def _on_response(self, call: int, body: ResponseBody | TransportError) -> None:
-        self.feed(Response(call=call, body=body))
+    def _on_answers(self, answers: Answers) -> None:
+        """Passes the answers of one frame to the core, after all requests that arrived before."""
+        self._drain()
+        self._step_all([Response(call=call, body=body) for call, body in answers])
 
     def _on_timer(self, key: str) -> None:
         self.feed(TimerFired(key=key))

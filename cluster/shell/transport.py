@@ -21,13 +21,15 @@ from cluster.core.connection.codec import Malformed
 from cluster.core.connection.outgoing import NEVER_MS, Answer, Ended, Outgoing, OutgoingStream
 from cluster.core.effects import BOOTSTRAP, Send
 from cluster.core.events import TransportError
-from cluster.core.messages import FetchRequest, ProduceRequest, ResponseBody
+from cluster.core.messages import FetchRequest, ProduceRequest
 from cluster.shell.streams import CODEC, MAX_MESSAGE_BYTES, why_refused
 
 logger = logging.getLogger(__name__)
 
 FINISH_TIMEOUT_S = 2.0
-Deliver = Callable[[int, ResponseBody | TransportError], None]
+# What a peer answered in one frame, or what ended together, each with the number of its call.
+Answers = Sequence[tuple[int, Answer]]
+Deliver = Callable[[Answers], None]
 Address = tuple[str, int]
 UnaryCall = grpc.aio.UnaryUnaryCall[bytes, bytes]
 
@@ -110,9 +112,8 @@ class Alarm:
 
 def _deliver_soon(deliver: Deliver, ended: Ended) -> None:
     """Delivers by the loop: whoever ends a stream may be inside a step."""
-    loop = asyncio.get_running_loop()
-    for call, body in ended:
-        loop.call_soon(deliver, call, body)
+    if ended:
+        asyncio.get_running_loop().call_soon(deliver, ended)
 
 
 @final
@@ -187,8 +188,8 @@ class GrpcStream:
         reason = "the peer ended the stream"
         try:
             while (frame := await read_or_end(self._call)) is not None:
-                for call, body in self.stream.on_frame(frame):
-                    self._deliver(call, _noted(body))
+                if answers := self.stream.on_frame(frame):
+                    self._deliver([(call, _noted(body)) for call, body in answers])
         except grpc.aio.AioRpcError as error:
             reason = _reason(error)
         except Malformed as error:
@@ -255,14 +256,14 @@ class Peer:
             # It has ended already, unless a closed channel cancelled it.
             answer = unary.fail(call, "cancelled")
         if answer is not None:
-            self._deliver(call, _noted(answer))
+            self._deliver([(call, _noted(answer))])
 
     def _on_time(self) -> None:
         """Ends the unary calls that are overdue, each alone."""
         unary = self._outgoing.unary
         for call, body in unary.on_time(loop_ms()):
             self._end_task(call)
-            self._deliver(call, body)
+            self._deliver([(call, body)])
         self._alarm.set(unary.alarm_ms)
 
     async def close(self, reason: str) -> None:
@@ -322,7 +323,7 @@ class Peers:
             peer = self._peers.get(effect.to)
         if peer is None:
             error = TransportError(reason=f"no address of node {effect.to} is known")
-            asyncio.get_running_loop().call_soon(self._deliver, effect.call, error)
+            asyncio.get_running_loop().call_soon(self._deliver, [(effect.call, error)])
             return
         peer.send(effect)
 
@@ -332,13 +333,14 @@ class Peers:
             return None
         peer = self._bootstrap_peers.get(address)
         if peer is None:
-            peer = self._bootstrap_peers[address] = Peer(address, self._on_bootstrap_answer)
+            peer = self._bootstrap_peers[address] = Peer(address, self._on_bootstrap_answers)
         assert peer.address == address, (peer.address, address)
         return peer
 
-    def _on_bootstrap_answer(self, call: int, body: ResponseBody | TransportError) -> None:
-        self._bootstrap.on_answer(call, body)
-        self._deliver(call, body)
+    def _on_bootstrap_answers(self, answers: Answers) -> None:
+        for call, body in answers:
+            self._bootstrap.on_answer(call, body)
+        self._deliver(answers)
 
     def _close_later(self, peer: Peer) -> None:
         task = asyncio.get_running_loop().create_task(peer.close("the node moved"))

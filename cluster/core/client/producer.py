@@ -140,20 +140,28 @@ class ProducerCore:
 
     def step(self, now_ms: int, event: Event) -> list[ProducerEffect]:
         """Takes a response, a timer or `Shutdown`, which ends with `Stop` once all records have their outcome."""
+        return self.steps(now_ms, (event,))
+
+    def steps(self, now_ms: int, events: Sequence[Event]) -> list[ProducerEffect]:
+        """Takes several events that arrived together, then does once what is due.
+
+        Under load a frame brings five answers, which make room for five batches.
+        """
         if self._is_stopped:
             return []
         unfinished = self.unfinished
         assert unfinished.is_empty == (unfinished.size_bytes == 0), (unfinished.count, unfinished.size_bytes)
         effects: list[ProducerEffect] = []
-        match event:
-            case Response():
-                effects += self._on_response(now_ms, event)
-            case TimerFired():
-                self._armed_ms = None
-            case Shutdown():
-                self._is_closing = True
-            case Request() | JobDone():
-                pass
+        for event in events:
+            match event:
+                case Response():
+                    effects += self._on_response(now_ms, event)
+                case TimerFired():
+                    self._armed_ms = None
+                case Shutdown():
+                    self._is_closing = True
+                case Request() | JobDone():
+                    pass
         effects += self._run(now_ms)
         # The bytes are those of the records without an outcome.
         assert unfinished.is_empty == (unfinished.size_bytes == 0), (unfinished.count, unfinished.size_bytes)

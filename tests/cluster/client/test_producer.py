@@ -177,6 +177,31 @@ def test_at_most_five_requests_are_in_flight_to_a_leader() -> None:
     assert counts == [1, 1, 1, 1, 1, 0, 0, 0]
 
 
+def test_answers_that_arrive_together_make_room_for_as_many_batches_at_once() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    effects = [producer.send(0, "t", None, b"x" * 9000, ticket=n) for n in range(10)]
+    sent = [each for some in effects for each in produced(some)]
+    together = producer.steps(0, [accepted(each, 1 + place) for place, each in enumerate(sent)])
+    assert [each.ticket for each in delivered(together)] == [0, 1, 2, 3, 4]
+    assert [batch_of(each).base_sequence for each in produced(together)] == [6, 7, 8, 9, 10]
+
+
+def test_refusals_that_arrive_together_are_resolved_as_one_by_one() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second = (produced(producer.send(0, "t", None, b"x", ticket=n))[0] for n in range(2))
+    refused = [
+        failed(first, ErrorCode.NOT_ENOUGH_REPLICAS),
+        failed(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ]
+    assert not produced(producer.steps(0, refused))
+    (again,) = produced(producer.flush(100, 1))
+    assert batch_of(again).base_sequence == batch_of(first).base_sequence
+    (then,) = produced(producer.step(100, accepted(again, 1)))
+    assert batch_of(then).base_sequence == batch_of(second).base_sequence
+
+
 def test_a_failed_batch_is_sent_before_later_ones() -> None:
     producer, _ = ready_producer()
     proven(producer)

@@ -37,7 +37,7 @@ from cluster.core.messages import (
 from cluster.rpc import methods
 from cluster.shell.runtime import Runtime
 from cluster.shell.server import BROKER_SERVICES, NodeServer, PortInUse
-from cluster.shell.transport import Peers
+from cluster.shell.transport import Answers, Peers
 from tests.cluster.shell.echo_core import EchoCore
 
 HOST = "127.0.0.1"
@@ -72,13 +72,14 @@ class Client:
     """Sends bodies through `Peers` and waits for their answers."""
 
     def __init__(self, *ports: int) -> None:
-        self.peers = Peers(self._on_answer, bootstrap=[(HOST, port) for port in ports])
+        self.peers = Peers(self._on_answers, bootstrap=[(HOST, port) for port in ports])
         self.futures: dict[int, asyncio.Future[ResponseBody | TransportError]] = {}
         self.order: list[int] = []
 
-    def _on_answer(self, call: int, body: ResponseBody | TransportError) -> None:
-        self.order.append(call)
-        self.futures[call].set_result(body)
+    def _on_answers(self, answers: Answers) -> None:
+        for call, body in answers:
+            self.order.append(call)
+            self.futures[call].set_result(body)
 
     def send(
         self, body: RequestBody, *, to: int = BOOTSTRAP, timeout_ms: int = 5000, expects_reply: bool = True

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from cluster.core.effects import Effect, Reply
-from cluster.core.events import Event, Request, Shutdown
+from cluster.core.effects import BOOTSTRAP, Effect, Reply, Send
+from cluster.core.events import Event, Request, Response, Shutdown
 from cluster.core.messages import (
     CreateTopicRequest,
     FetchResponse,
@@ -19,6 +19,7 @@ from cluster.shell.runtime import Runtime
 from tests.cluster.broker.cluster_by_hand import batch
 from tests.cluster.replica.setup import T0, Setup, first_values
 from tests.cluster.shell.echo_core import EchoCore, answer_to
+from tests.cluster.shell.test_server import HOST, node
 
 
 class ManyCore:
@@ -26,12 +27,14 @@ class ManyCore:
 
     def __init__(self) -> None:
         self.turns: list[list[Event]] = []
+        self.was_stepped = asyncio.Event()
 
     def step(self, now_ms: int, event: Event) -> list[Effect]:
         return self.steps(now_ms, (event,))
 
     def steps(self, now_ms: int, events: Sequence[Event]) -> list[Effect]:
         self.turns.append(list(events))
+        self.was_stepped.set()
         return [
             Reply(call=event.call, body=answer_to(event.body))
             for event in events
@@ -58,6 +61,25 @@ def test_a_request_of_the_next_turn_joins_the_step() -> None:
         assert [len(turn) for turn in core.turns] == [2]
         assert len(answers) == 2
         await runtime.close()
+
+    asyncio.run(main())
+
+
+def test_answers_of_one_frame_are_one_step() -> None:
+    async def main() -> None:
+        async with node() as serving:
+            core = ManyCore()
+            runtime = Runtime(core, bootstrap=[(HOST, serving.port)])
+            runtime.start()
+            asked = ProducePartition(topic_partition=T0, records=b"x")
+            body = ProduceRequest(acks=-1, partitions=(asked,))
+            runtime.run(
+                lambda _: [Send(to=BOOTSTRAP, call=call, body=body, timeout_ms=5_000) for call in (1, 2, 3)]
+            )
+            await core.was_stepped.wait()
+            answered = [[event.call for event in turn if isinstance(event, Response)] for turn in core.turns]
+            assert answered == [[1, 2, 3]]
+            await runtime.close()
 
     asyncio.run(main())
 
