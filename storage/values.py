@@ -7,9 +7,12 @@ the same slots, where an assignment is one instruction, and becomes one of the f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, TypeVar
+from types import FunctionType, MethodType
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -50,6 +53,19 @@ def _parameter(member: Field[Any], names: dict[str, Any]) -> str:
         return member.name
     names[f"default_{member.name}"] = member.default
     return f"{member.name}=default_{member.name}"
+
+
+def maker(kind: Callable[P, T]) -> Callable[P, T]:
+    """Returns a function that makes what a call of the class makes, from the same arguments, in about half the time.
+
+    A call of a class collects the names of its arguments in a dict; a call of a function does not. For classes that are
+    `quickly_made`, where each message makes several; of any other class it returns the class itself.
+    """
+    constructor: object = vars(kind).get("__new__")
+    if not isinstance(constructor, FunctionType):
+        return kind
+    made: Any = MethodType(constructor, kind)
+    return made  # type: ignore[no-any-return]
 
 
 def complete(

@@ -94,9 +94,10 @@ class StreamCodec:
     def calls_to_bytes(self, calls: Calls) -> bytes:
         """Returns the calls as one serialised message."""
         message, is_light = self.call_list(), False
+        items = message.calls
         for call, body in calls:
             assert isinstance(body, self.request), body
-            item = message.calls.add()
+            item = items.add()
             item.call = call
             if self.fill_request(item.request, body):
                 is_light = True
@@ -122,9 +123,10 @@ class StreamCodec:
     def answers_to_bytes(self, answers: Answers) -> bytes:
         """Returns the answers as one serialised message."""
         message, is_light = self.answer_list(), False
+        items = message.answers
         for call, body in answers:
             assert isinstance(body, self.response), body
-            item = message.answers.add()
+            item = items.add()
             item.call = call
             if self.fill_response(item.response, body):
                 is_light = True

@@ -9,7 +9,7 @@ from dataclasses import FrozenInstanceError, dataclass, replace
 
 import pytest
 
-from storage.values import quickly_made
+from storage.values import maker, quickly_made
 
 
 @quickly_made
@@ -77,3 +77,22 @@ def test_a_copy_with_changes_and_a_pickled_one_are_of_the_same_class() -> None:
     for again in (copy.copy(point), copy.deepcopy(point), pickle.loads(pickle.dumps(point))):
         assert type(again) is Point
         assert again == point
+
+
+def test_a_maker_makes_what_a_call_of_the_class_makes() -> None:
+    make = maker(Point)
+    assert make is not Point
+    made = make(x=1, y=2)
+    assert type(made) is Point and made == Point(x=1, y=2)
+    with pytest.raises(FrozenInstanceError):
+        made.x = 3  # type: ignore[misc]
+    with pytest.raises(ValueError, match="3 is above 2"):
+        maker(Bounded)(3, 2)
+
+
+def test_the_maker_of_a_class_that_is_not_quickly_made_is_the_class() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Slow:
+        x: int
+
+    assert maker(Slow) is Slow

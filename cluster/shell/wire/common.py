@@ -12,7 +12,11 @@ from typing import Protocol, cast
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import BrokerEndpoint, EpochEnd, Header, TopicPartition
 from cluster.rpc import common_pb2
+from storage.values import maker
 
+_header = maker(Header)
+# A constant, because a member of an enum takes as long to look up as a field of a message.
+_UNKNOWN = ErrorCode.UNKNOWN_SERVER_ERROR
 _ERRORS: dict[int, ErrorCode] = {int(code): code for code in ErrorCode}
 
 
@@ -25,7 +29,7 @@ def error_from_wire(number: int) -> ErrorCode:
 
     Kafka: Errors.forCode.
     """
-    return _ERRORS.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return _ERRORS.get(number, _UNKNOWN)
 
 
 class HasHeader(Protocol):
@@ -59,7 +63,7 @@ def header_from_wire(message: HasHeader) -> Header | None:
     if not message.HasField("header"):
         return None
     header = message.header
-    return Header(
+    return _header(
         cluster_id=header.cluster_id,
         broker_id=header.broker_id,
         broker_epoch=header.broker_epoch,

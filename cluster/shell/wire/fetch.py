@@ -6,6 +6,10 @@ from cluster.core.messages import FetchPartition, FetchPartitionResponse, FetchR
 from cluster.rpc import replica_pb2
 from cluster.shell.wire import common
 from cluster.shell.wire.framing import LARGE_BYTES, NONE_LARGE_BYTES
+from storage.values import maker
+
+_fetch_request, _fetch_partition = maker(FetchRequest), maker(FetchPartition)
+_fetch_response, _partition_response = maker(FetchResponse), maker(FetchPartitionResponse)
 
 
 def fetch_request_to_wire(value: FetchRequest) -> replica_pb2.FetchRequest:
@@ -16,7 +20,8 @@ def fetch_request_to_wire(value: FetchRequest) -> replica_pb2.FetchRequest:
 
 def fill_fetch_request(message: replica_pb2.FetchRequest, value: FetchRequest) -> None:
     """Fills `message` in place: passing a message to another's constructor would serialise and parse it again."""
-    assert not message.partitions, len(message.partitions)
+    partitions = message.partitions
+    assert not partitions, len(partitions)
     message.replica_id = value.replica_id
     message.broker_epoch = value.broker_epoch
     message.max_wait_ms = value.max_wait_ms
@@ -25,19 +30,19 @@ def fill_fetch_request(message: replica_pb2.FetchRequest, value: FetchRequest) -
     if value.header is not None:
         common.fill_header(message.header, value.header)
     for partition in value.partitions:
-        _fill_partition(message.partitions.add(), partition)
+        _fill_partition(partitions.add(), partition)
 
 
 def fetch_request_from_wire(message: replica_pb2.FetchRequest) -> FetchRequest:
     """Returns the request that `message` carries."""
-    return FetchRequest(
+    return _fetch_request(
         replica_id=message.replica_id,
         broker_epoch=message.broker_epoch,
         header=common.header_from_wire(message),
         max_wait_ms=message.max_wait_ms,
         min_bytes=message.min_bytes,
         max_bytes=message.max_bytes,
-        partitions=tuple(_partition_from_wire(partition) for partition in message.partitions),
+        partitions=tuple([_partition_from_wire(partition) for partition in message.partitions]),
     )
 
 
@@ -53,7 +58,7 @@ def _fill_partition(message: replica_pb2.FetchPartition, value: FetchPartition) 
 
 
 def _partition_from_wire(message: replica_pb2.FetchPartition) -> FetchPartition:
-    return FetchPartition(
+    return _fetch_partition(
         topic_partition=common.topic_partition_from_wire(message.topic_partition),
         topic_id=message.topic_id,
         fetch_offset=message.fetch_offset,
@@ -75,7 +80,8 @@ def fill_fetch_response(
 ) -> bool:
     """Fills `message` in place. Returns whether it has left out records, those of `large_bytes` and more."""
     is_light = False
-    message.error = common.error_to_wire(value.error)
+    if value.error:
+        message.error = common.error_to_wire(value.error)
     for partition in value.partitions:
         item = message.partitions.add()
         _fill_partition_response(item, partition)
@@ -87,10 +93,8 @@ def fill_fetch_response(
 
 
 def fetch_response_from_wire(message: replica_pb2.FetchResponse) -> FetchResponse:
-    return FetchResponse(
-        error=common.error_from_wire(message.error),
-        partitions=tuple(_partition_response_from_wire(partition) for partition in message.partitions),
-    )
+    partitions = [_partition_response_from_wire(partition) for partition in message.partitions]
+    return _fetch_response(error=common.error_from_wire(message.error), partitions=tuple(partitions))
 
 
 def _fill_partition_response(
@@ -99,7 +103,9 @@ def _fill_partition_response(
     """Fills in all but the records."""
     place = message.topic_partition
     place.topic, place.partition = value.topic_partition.topic, value.topic_partition.partition
-    message.error = common.error_to_wire(value.error)
+    # No error is what an absent field says.
+    if value.error:
+        message.error = common.error_to_wire(value.error)
     message.high_watermark = value.high_watermark
     message.log_start_offset = value.log_start_offset
     message.log_end_offset = value.log_end_offset
@@ -111,7 +117,7 @@ def _fill_partition_response(
 
 def _partition_response_from_wire(message: replica_pb2.FetchPartitionResponse) -> FetchPartitionResponse:
     diverges = message.HasField("diverging")
-    return FetchPartitionResponse(
+    return _partition_response(
         topic_partition=common.topic_partition_from_wire(message.topic_partition),
         error=common.error_from_wire(message.error),
         high_watermark=message.high_watermark,

@@ -6,6 +6,10 @@ from cluster.core.messages import ProducePartition, ProducePartitionResponse, Pr
 from cluster.rpc import data_pb2
 from cluster.shell.wire import common
 from cluster.shell.wire.framing import LARGE_BYTES, NONE_LARGE_BYTES
+from storage.values import maker
+
+_produce_request, _produce_partition = maker(ProduceRequest), maker(ProducePartition)
+_produce_response, _partition_response = maker(ProduceResponse), maker(ProducePartitionResponse)
 
 
 def produce_request_to_wire(value: ProduceRequest) -> data_pb2.ProduceRequest:
@@ -21,12 +25,12 @@ def fill_produce_request(
 
     Returns whether it has left out records, those of `large_bytes` and more.
     """
-    is_light = False
-    assert not message.partitions, len(message.partitions)
+    is_light, partitions = False, message.partitions
+    assert not partitions, len(partitions)
     message.acks = value.acks
     message.timeout_ms = value.timeout_ms
     for partition in value.partitions:
-        item = message.partitions.add()
+        item = partitions.add()
         place = item.topic_partition
         place.topic, place.partition = partition.topic_partition.topic, partition.topic_partition.partition
         item.topic_id = partition.topic_id
@@ -39,18 +43,15 @@ def fill_produce_request(
 
 def produce_request_from_wire(message: data_pb2.ProduceRequest) -> ProduceRequest:
     """Returns the request that `message` carries."""
-    return ProduceRequest(
-        acks=message.acks,
-        timeout_ms=message.timeout_ms,
-        partitions=tuple(
-            ProducePartition(
-                topic_partition=common.topic_partition_from_wire(partition.topic_partition),
-                topic_id=partition.topic_id,
-                records=partition.records,
-            )
-            for partition in message.partitions
-        ),
-    )
+    partitions = [
+        _produce_partition(
+            topic_partition=common.topic_partition_from_wire(partition.topic_partition),
+            topic_id=partition.topic_id,
+            records=partition.records,
+        )
+        for partition in message.partitions
+    ]
+    return _produce_request(acks=message.acks, timeout_ms=message.timeout_ms, partitions=tuple(partitions))
 
 
 def produce_response_to_wire(value: ProduceResponse) -> data_pb2.ProduceResponse:
@@ -61,16 +62,15 @@ def produce_response_to_wire(value: ProduceResponse) -> data_pb2.ProduceResponse
 
 def fill_produce_response(message: data_pb2.ProduceResponse, value: ProduceResponse) -> None:
     """Fills `message` in place, as `fill_produce_request` does."""
-    message.error = common.error_to_wire(value.error)
+    if value.error:
+        message.error = common.error_to_wire(value.error)
     for partition in value.partitions:
         _fill_partition_response(message.partitions.add(), partition)
 
 
 def produce_response_from_wire(message: data_pb2.ProduceResponse) -> ProduceResponse:
-    return ProduceResponse(
-        error=common.error_from_wire(message.error),
-        partitions=tuple(_partition_response_from_wire(partition) for partition in message.partitions),
-    )
+    partitions = [_partition_response_from_wire(partition) for partition in message.partitions]
+    return _produce_response(error=common.error_from_wire(message.error), partitions=tuple(partitions))
 
 
 def _fill_partition_response(
@@ -78,8 +78,11 @@ def _fill_partition_response(
 ) -> None:
     place = message.topic_partition
     place.topic, place.partition = value.topic_partition.topic, value.topic_partition.partition
-    message.error = common.error_to_wire(value.error)
-    message.message = value.message
+    # No error and an empty text are what an absent field says.
+    if value.error:
+        message.error = common.error_to_wire(value.error)
+    if value.message:
+        message.message = value.message
     message.base_offset = value.base_offset
     message.last_offset = value.last_offset
     message.log_append_time_ms = value.log_append_time_ms
@@ -89,7 +92,7 @@ def _fill_partition_response(
 
 
 def _partition_response_from_wire(message: data_pb2.ProducePartitionResponse) -> ProducePartitionResponse:
-    return ProducePartitionResponse(
+    return _partition_response(
         topic_partition=common.topic_partition_from_wire(message.topic_partition),
         error=common.error_from_wire(message.error),
         message=message.message,
