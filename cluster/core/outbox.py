@@ -22,6 +22,9 @@ from cluster.core.effects import (
 )
 from cluster.core.events import JobDone, Response, TransportError
 from cluster.core.messages import RequestBody, ResponseBody
+from storage.values import maker
+
+_send, _reply, _set_timer, _observe = maker(Send), maker(Reply), maker(SetTimer), maker(Observe)
 
 # Takes `now_ms` and the body.
 OnAnswer = Callable[[int, ResponseBody | TransportError], None]
@@ -58,16 +61,16 @@ class Outbox:
         self._next_call += 1
         assert self._next_call not in self._answers, self._next_call
         self._answers[self._next_call] = then
-        self._effects.append(Send(to=to, call=self._next_call, body=body, timeout_ms=timeout_ms))
+        self._effects.append(_send(to=to, call=self._next_call, body=body, timeout_ms=timeout_ms))
         return self._next_call
 
     def reply(self, call: int, body: ResponseBody) -> None:
-        self._effects.append(Reply(call=call, body=body))
+        self._effects.append(_reply(call=call, body=body))
 
     def set_timer(self, key: str, at_ms: int, then: OnTime) -> None:
         """Calls `then` at `at_ms` or soon after. Replaces a pending timer of the same key."""
         self._timers[key] = then
-        self._effects.append(SetTimer(key=key, at_ms=at_ms))
+        self._effects.append(_set_timer(key=key, at_ms=at_ms))
 
     def cancel_timer(self, key: str) -> None:
         if self._timers.pop(key, None) is not None:
@@ -88,7 +91,7 @@ class Outbox:
 
     def observe(self, kind: str, **values: int | str) -> None:
         self._effects.append(
-            Observe(kind=kind, fields=tuple(values.items()), metadata_offset=self.metadata_offset)
+            _observe(kind=kind, fields=tuple(values.items()), metadata_offset=self.metadata_offset)
         )
 
     def stop(self, reason: str) -> None:

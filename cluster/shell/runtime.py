@@ -32,8 +32,11 @@ from cluster.core.effects import (
 from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
 from cluster.core.messages import RequestBody, ResponseBody
 from cluster.shell.transport import Address, Answers, Peers
+from storage.values import maker
 
 logger = logging.getLogger(__name__)
+
+_request, _response = maker(Request), maker(Response)
 
 Answer = Callable[[ResponseBody], None]
 # These come once for each batch and would drown the log lines on roles, truncations and faults.
@@ -165,7 +168,7 @@ class Runtime:
         call = self._calls
         assert call not in self._answers, call
         self._answers[call] = answer
-        self._arrive(Request(call=call, body=body))
+        self._arrive(_request(call=call, body=body))
         return call
 
     def ask_without_reply(self, body: RequestBody) -> None:
@@ -276,7 +279,7 @@ class Runtime:
     def _on_answers(self, answers: Answers) -> None:
         """Passes the answers of one frame to the core, after all requests that arrived before."""
         self._drain()
-        self._step_all([Response(call=call, body=body) for call, body in answers])
+        self._step_all([_response(call=call, body=body) for call, body in answers])
 
     def _on_timer(self, key: str) -> None:
         self.feed(TimerFired(key=key))

@@ -14,7 +14,9 @@ from cluster.core.messages import TopicPartition
 from storage.batch import BatchBuilder, BatchFields, RecordBatch
 from storage.batch.record import MAX_INT32, Record, add_to_sequence
 from storage.codec.compression import Compression
+from storage.values import maker
 
+_batch_fields = maker(BatchFields)
 NO_SEQUENCE = -1
 # The distance between the numbers of two batches: the parts of a split batch take the numbers in between.
 NUMBER_STEP = 1 << 16
@@ -96,7 +98,7 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
         # The bytes as sent; empty until then.
         self.data = b""
-        self._builder = BatchBuilder(BatchFields(compression=compression), limit_bytes=limit_bytes)
+        self._builder = BatchBuilder(_batch_fields(compression=compression), limit_bytes=limit_bytes)
 
     def try_append(self, record: Record, entry: Entry) -> bool:
         """Adds the record and returns True; returns False, and the batch is full, where it has no room.
@@ -141,7 +143,7 @@ class ProducerBatch:
         assert not self.is_sequenced, self.number
         assert base_sequence >= 0, (self.number, base_sequence)
         self.identity, self.base_sequence = identity, base_sequence
-        self._builder.fields = BatchFields(
+        self._builder.fields = _batch_fields(
             compression=self._builder.fields.compression,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,

@@ -53,6 +53,10 @@ from cluster.core.messages import (
 )
 from storage.batch.record import Header, Record
 from storage.draws import Draws
+from storage.values import maker
+
+_send, _delivered = maker(Send), maker(Delivered)
+_produce_request, _produce_partition = maker(ProduceRequest), maker(ProducePartition)
 
 WAKE_TIMER = "producer.wake"
 NO_PARTITION = -1
@@ -409,20 +413,13 @@ class ProducerCore:
         expects_reply = self.config.acks != ACKS_NONE
         call = self._next_call
         self._next_call += 1
-        sent = Send(
+        sent = _send(
             to=leader,
             call=call,
-            body=ProduceRequest(
+            body=_produce_request(
                 acks=self.config.acks,
                 timeout_ms=self.config.replication_timeout_ms,
-                partitions=tuple(
-                    ProducePartition(
-                        topic_partition=batch.topic_partition,
-                        topic_id=self.metadata.cache.topic_id(batch.topic_partition.topic),
-                        records=batch.data,
-                    )
-                    for batch in batches
-                ),
+                partitions=tuple([self._partition_of(batch) for batch in batches]),
             ),
             timeout_ms=self.config.request_timeout_ms,
             expects_reply=expects_reply,
@@ -436,6 +433,13 @@ class ProducerCore:
             self._queues[batch.topic_partition].answered(batch)
             effects += self._deliver(batch, -1)
         return effects
+
+    def _partition_of(self, batch: ProducerBatch) -> ProducePartition:
+        return _produce_partition(
+            topic_partition=batch.topic_partition,
+            topic_id=self.metadata.cache.topic_id(batch.topic_partition.topic),
+            records=batch.data,
+        )
 
     def _on_response(self, now_ms: int, response: Response) -> list[ProducerEffect]:
         call, body = response.call, response.body
@@ -547,7 +551,7 @@ class ProducerCore:
         if batch.is_done:
             return []
         delivered: list[ProducerEffect] = [
-            Delivered(
+            _delivered(
                 ticket=entry.ticket,
                 topic_partition=batch.topic_partition,
                 offset=base_offset + index if base_offset >= 0 else -1,

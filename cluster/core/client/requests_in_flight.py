@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import final
 
 from cluster.core.client.accumulator import ProducerBatch
-from storage.values import quickly_made
+from storage.values import maker, quickly_made
 
 
 @quickly_made
@@ -19,6 +19,9 @@ class _ProduceCall:
     # Whether its partitions are slow ones.
     is_slow: bool
     batches: tuple[ProducerBatch, ...]
+
+
+_produce_call = maker(_ProduceCall)
 
 
 @final
@@ -42,7 +45,7 @@ class RequestsInFlight:
     def sent(self, call: int, leader: int, batches: tuple[ProducerBatch, ...], *, is_slow: bool) -> None:
         """Notes a request that expects an answer."""
         assert call not in self._calls, call
-        self._calls[call] = _ProduceCall(leader=leader, is_slow=is_slow, batches=batches)
+        self._calls[call] = _produce_call(leader=leader, is_slow=is_slow, batches=batches)
         self._counts[leader] = self._counts.get(leader, 0) + 1
         if is_slow:
             self._slow_counts[leader] = self._slow_counts.get(leader, 0) + 1

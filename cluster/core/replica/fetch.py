@@ -31,7 +31,7 @@ from cluster.core.replica.shared_read import SharedRead
 from storage.errors import OffsetOutOfRange, StorageError
 from storage.log import FetchData, Isolation, PartitionLog
 from storage.segment.place import LogOffsetMetadata
-from storage.values import quickly_made
+from storage.values import maker, quickly_made
 
 EXPIRY_TIMER = "fetch.expiry"
 
@@ -59,6 +59,10 @@ class _Reading:
     size_bytes: int
     # Whether it holds an error or a divergence, which the reader must learn at once (PRO-8).
     is_final: bool
+
+
+_parked_fetch, _reading = maker(ParkedFetch), maker(_Reading)
+_response, _partition_response = maker(FetchResponse), maker(FetchPartitionResponse)
 
 
 def is_from_follower(request: FetchRequest) -> bool:
@@ -90,7 +94,7 @@ class FetchHandler:
         if reading.is_final or self._is_enough(request, reading) or not may_wait or not has_room:
             self._answer(call, reading)
             return
-        operation = ParkedFetch(call=call, request=request, views=self._views(request), parked=parked)
+        operation = _parked_fetch(call=call, request=request, views=self._views(request), parked=parked)
         watched = [asked.topic_partition for asked in request.partitions]
         wait_ms = min(request.max_wait_ms, self._context.config.max_fetch_wait_ms)
         parked[call] = self.purgatory.park(operation, watched, now_ms + wait_ms)
@@ -144,7 +148,7 @@ class FetchHandler:
         return tuple(views)
 
     def _answer(self, call: int, reading: _Reading) -> None:
-        self._context.outbox.reply(call, FetchResponse(partitions=reading.answers))
+        self._context.outbox.reply(call, _response(partitions=reading.answers))
 
     def on_touched(self, now_ms: int, topic_partition: TopicPartition) -> None:
         """Answers the parked fetches that are ready now (PRO-8).
@@ -206,7 +210,7 @@ class FetchHandler:
             is_final = is_final or answer.error is not ErrorCode.NONE or answer.diverging is not None
             size_bytes += len(answer.records)
             answers.append(answer)
-        return _Reading(answers=tuple(answers), size_bytes=size_bytes, is_final=is_final)
+        return _reading(answers=tuple(answers), size_bytes=size_bytes, is_final=is_final)
 
     def read_partition(
         self,
@@ -375,7 +379,7 @@ class FetchHandler:
         diverging: EpochEnd | None = None,
     ) -> FetchPartitionResponse:
         log = replica.log
-        return FetchPartitionResponse(
+        return _partition_response(
             topic_partition=asked.topic_partition,
             error=error,
             high_watermark=log.marks.high_watermark,

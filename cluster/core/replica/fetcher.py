@@ -28,7 +28,9 @@ from cluster.core.replica.replica import Replica
 from cluster.core.replica.truncation import Truncations
 from storage.errors import CorruptBatch, OutOfHandles, StorageError, UnexpectedAppendOffset
 from storage.log import PartitionLog
+from storage.values import maker
 
+_fetch_request, _fetch_partition = maker(FetchRequest), maker(FetchPartition)
 WAIT_TIMER = "replica.fetch:"
 
 
@@ -130,7 +132,7 @@ class Fetchers:
         asked: dict[TopicPartition, FetchPartition] = {}
         for replica in ready:
             asked[replica.topic_partition] = self._ask(replica)
-        request = FetchRequest(
+        request = _fetch_request(
             header=self._context.header,
             replica_id=self._context.broker_id,
             broker_epoch=self._context.broker_epoch,
@@ -151,7 +153,7 @@ class Fetchers:
     def _ask(self, replica: Replica) -> FetchPartition:
         """Returns what the fetch states about one partition: its log end, log start and epochs (FET-1)."""
         log = replica.log
-        return FetchPartition(
+        return _fetch_partition(
             topic_partition=replica.topic_partition,
             topic_id=replica.topic_id,
             fetch_offset=log.local.log_end_offset,

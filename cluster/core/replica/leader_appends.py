@@ -30,7 +30,7 @@ from storage.errors import StorageError, ValidationTakesLong
 from storage.log import AppendInfo
 from storage.validation.sliced import SlicedValidation
 from storage.validation.work import APPEND_WORK, STEP_RECORDS, StepWork
-from storage.values import quickly_made
+from storage.values import maker, quickly_made
 
 EXPIRY_TIMER = "produce.expiry"
 # Where a batch of magic 2 says how many records it has.
@@ -57,6 +57,9 @@ class WaitingAppend:
     @property
     def last_offset(self) -> int:
         return self.appended.last_offset
+
+
+_waiting_append, _appended = maker(WaitingAppend), maker(Appended)
 
 
 @final
@@ -258,11 +261,11 @@ class LeaderAppends:
 
         A duplicate waits for the offsets of its first append (PRO-7).
         """
-        waiting = WaitingAppend(
+        waiting = _waiting_append(
             view=replica.view,
             acks=acks,
             on_done=on_done,
-            appended=Appended(
+            appended=_appended(
                 topic_partition=replica.topic_partition,
                 base_offset=info.first_offset,
                 last_offset=info.last_offset,

@@ -18,6 +18,9 @@ from cluster.core.messages import (
 from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.leader_appends import ACKS_ALL, ACKS_LEADER, ACKS_NONE, LeaderAppends
 from cluster.core.replica.outcomes import Appended, Outcome
+from storage.values import maker
+
+_response, _partition_response = maker(ProduceResponse), maker(ProducePartitionResponse)
 
 
 @final
@@ -108,7 +111,7 @@ class ProduceHandler:
     def _answer_of(self, outcome: Outcome) -> ProducePartitionResponse:
         if not isinstance(outcome, Appended):
             return self._refusal(outcome.topic_partition, outcome.error, outcome.detail)
-        return ProducePartitionResponse(
+        return _partition_response(
             topic_partition=outcome.topic_partition,
             base_offset=outcome.base_offset,
             last_offset=outcome.last_offset,
@@ -152,4 +155,4 @@ class ProduceHandler:
                     last_offset=answer.last_offset,
                     acks=produced.acks,
                 )
-        self._context.outbox.reply(produced.call, ProduceResponse(partitions=tuple(answers)))
+        self._context.outbox.reply(produced.call, _response(partitions=tuple(answers)))

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from cluster.core.client.effects import Delivered
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import TopicPartition
+from storage.values import maker, quickly_made
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordMetadata:
     """The place of an acknowledged record. Kafka: RecordMetadata.
@@ -41,6 +43,7 @@ class DeliveryError(ClusterError):
         self.topic_partition, self.is_unknown = topic_partition, is_unknown
 
 
+_record_metadata = maker(RecordMetadata)
 Outcome = RecordMetadata | DeliveryError
 
 
@@ -48,7 +51,7 @@ def outcome_of(delivered: Delivered) -> Outcome:
     """Returns what the core reported of one record as its sender sees it."""
     place = delivered.topic_partition
     if delivered.error is ErrorCode.NONE:
-        return RecordMetadata(
+        return _record_metadata(
             topic=place.topic,
             partition=place.partition,
             offset=delivered.offset,
