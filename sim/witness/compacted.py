@@ -147,15 +147,20 @@ class CompactedPartition:
         """
         committed_end = self._truth.end
         last_of_key = {record.key: offset for offset, record in before.items() if offset < committed_end}
-        for offset, record in fresh.items():
-            is_replaced = self._was_superseded(record, excused) or any(
-                record.key == later.key and at > offset
-                for at, later in self.content(self._truth.between(offset, committed_end)).items()
-            )
-            if last_of_key.get(record.key) == offset and not is_replaced:
+        suspects = [
+            record
+            for offset, record in fresh.items()
+            if last_of_key.get(record.key) == offset and not self._was_superseded(record, excused)
+        ]
+        if not suspects:
+            return None
+        later = self.content(self._truth.between(suspects[0].offset, committed_end))
+        last_later = {record.key: offset for offset, record in later.items()}
+        for lost in suspects:
+            if last_later.get(lost.key, -1) <= lost.offset:
                 return (
-                    f"the last committed value of key {record.key!r}, at offset {offset}, was deleted; the committed "
-                    f"log ends at {committed_end}"
+                    f"the last committed value of key {lost.key!r}, at offset {lost.offset}, was deleted; the "
+                    f"committed log ends at {committed_end}"
                 )
         return None
 
