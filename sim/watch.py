@@ -26,7 +26,7 @@ from sim.story import Chronicle
 from sim.witness.lag import LagWitness
 from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
-from sim.world.network import Exchange
+from sim.world.packets import Exchange
 from storage.errors import StorageError
 
 

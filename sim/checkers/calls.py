@@ -14,7 +14,8 @@ from cluster.core.messages import RequestBody, ResponseBody
 from cluster.shell.streams import CODEC
 from sim.checkers.base import Jury
 from sim.hosts.shell import Shell
-from sim.world.network import BREAK_US, Exchange, Transport
+from sim.world.network import BREAK_US, Transport
+from sim.world.packets import Exchange
 
 # How long calls fail at once after a failed attempt to connect: the first time, and at most. It grows by 1.6.
 FIRST_WAIT_US, MOST_WAIT_US = 50_000, 1_000_000

@@ -9,7 +9,7 @@ from sim.faults.targets import Site, Targets
 from sim.scenario.link_steps import Clog, FlipBits, HangUp, Narrow
 from sim.scenario.steps import Cut, Heal, Isolate, Lose, Slow
 from sim.scenario.values import LinkPair
-from sim.world.network import Link
+from sim.world.link import Link
 from sim.world.time import Actor
 
 LinksEnd = tuple[list[tuple[Link, int]], str, Callable[[Link], None]]

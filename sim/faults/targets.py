@@ -15,7 +15,8 @@ from sim.hosts.shell import Shell
 from sim.scenario.base import Named, Step
 from sim.scenario.model import TopicModel
 from sim.scenario.values import LinkPair, Target
-from sim.world.network import Link, Network
+from sim.world.link import Link
+from sim.world.network import Network
 from sim.world.time import World
 
 # What a step may kill, stop, pause and start again.

@@ -13,7 +13,8 @@ from cluster.core.connection.rooms import UNARY, Rooms
 from cluster.core.messages import RequestBody, ResponseBody
 from cluster.shell.streams import CODEC, STREAMS, why_refused
 from sim.hosts.outbound import read
-from sim.world.network import Channel, Connection, Endpoint, Exchange, Kind, Network, Packet, Transport
+from sim.world.network import Network, Transport
+from sim.world.packets import Channel, Connection, Endpoint, Exchange, Kind, Packet
 
 
 class Host(Endpoint, Protocol):

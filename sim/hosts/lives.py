@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sim.hosts.shell import Shell
-from sim.world.network import NEVER_US, Packet
+from sim.world.packets import NEVER_US, Packet
 
 # How long an orderly stop waits until the nodes have read what expects no reply, as that of a real client does.
 FINISH_US = 2_000_000

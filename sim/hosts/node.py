@@ -16,7 +16,8 @@ from sim.disk import PowerLoss, SimDisk
 from sim.disk.life import Dead, Life
 from sim.hosts.shell import LONG_STEP_US, Core, Queued, Shell, Watcher
 from sim.world.clock import Clock
-from sim.world.network import Network, Reachability
+from sim.world.network import Network
+from sim.world.packets import Reachability
 from sim.world.streams import Stream
 from sim.world.time import World
 from sim.world.trace import Trace

@@ -12,17 +12,8 @@ from cluster.core.events import TransportError
 from cluster.shell.streams import CODEC, why_refused
 from sim.hosts.timers import Timers
 from sim.world.clock import Clock
-from sim.world.network import (
-    BREAK_US,
-    RETRANSMIT_US,
-    Channel,
-    Connection,
-    Endpoint,
-    Kind,
-    Network,
-    Packet,
-    Transport,
-)
+from sim.world.network import BREAK_US, RETRANSMIT_US, Network, Transport
+from sim.world.packets import Channel, Connection, Endpoint, Kind, Packet
 from sim.world.time import Actor, World
 
 _CONNECT = "connect "

@@ -38,7 +38,8 @@ from sim.hosts.inbound import Listener
 from sim.hosts.outbound import Dialer
 from sim.hosts.timers import Timers
 from sim.world.clock import Clock
-from sim.world.network import Connection, Exchange, Kind, Network, Packet, Reachability, Sender
+from sim.world.network import Network
+from sim.world.packets import Connection, Exchange, Kind, Packet, Reachability, Sender
 from sim.world.streams import Stream
 from sim.world.time import Actor, World
 from sim.world.trace import Trace, encode_body

@@ -19,7 +19,8 @@ from sim.faults.plan import Faults
 from sim.hosts.outbound import Dialer
 from sim.hosts.shell import Shell
 from sim.hosts.timers import Timers
-from sim.world.network import Network, Packet
+from sim.world.network import Network
+from sim.world.packets import Packet
 from sim.world.time import Entry, World
 
 # A packet that is later than this is a fault of its own.

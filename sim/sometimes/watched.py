@@ -16,7 +16,7 @@ from sim.hosts.node import Node
 from sim.hosts.shell import Shell
 from sim.sometimes.answers import points_of_answer
 from sim.sometimes.points import Reached
-from sim.world.network import Exchange
+from sim.world.packets import Exchange
 
 _OBSERVED: Mapping[str, str] = {
     "log.compacted": "compaction",

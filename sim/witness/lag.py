@@ -13,7 +13,7 @@ from sim.checkers.lagging import LaggingMembers
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
 from sim.witness.topic_lives import TopicLives
-from sim.world.network import Exchange
+from sim.world.packets import Exchange
 
 # So long after a pause, a start or a long step a broker may still handle what came meanwhile.
 _CALM_US = 1_000_000

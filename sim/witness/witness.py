@@ -49,7 +49,7 @@ from sim.witness.controller_log import ControllerLog
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import WRONG_CHECKSUM, LogReader
 from sim.witness.producers import Producers, ProducerStates
-from sim.world.network import Exchange
+from sim.world.packets import Exchange
 from storage.batch import iterate_batches
 
 Values = dict[str, int | str]

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import Protocol, final
+from typing import final
 
-from cluster.core.messages import RequestBody
 from sim.buggify.links import LinkPoints
 from sim.world.flips import flip_in_records
+from sim.world.link import Link
+from sim.world.packets import Channel, Connection, Endpoint, Kind, Packet, Reachability
 from sim.world.streams import Stream
-from sim.world.time import Actor, World
+from sim.world.time import World
 from sim.world.trace import Trace
-from storage.draws import Draws
 
 # The first wait after a lost packet; each further wait is twice as long.
 RETRANSMIT_US = 200_000
-# What may be written to a channel before the other side has read it, as in HTTP/2.
-WINDOW_BYTES = 1 << 16
 # A connection that could not deliver for this long is broken.
 BREAK_US = 3_000_000
 
@@ -33,202 +31,6 @@ class Transport(Enum):
 
     STREAM = "stream"
     DATAGRAM = "datagram"
-
-
-class Reachability(Enum):
-    """The reaction of a machine to packets that arrive for a process."""
-
-    UP = "up"
-    # The process has ended, and the machine refuses the connection.
-    REFUSING = "refusing"
-    # The machine has no power and does not answer.
-    SILENT = "silent"
-
-
-class Kind(Enum):
-    """What a packet is."""
-
-    CONNECT = "connect"
-    ACCEPT = "accept"
-    REFUSE = "refuse"
-    # Bytes of a channel.
-    FRAME = "frame"
-    # The other side of a channel has read, and more may be written.
-    CREDIT = "credit"
-    # The dialer sends nothing more on a channel, and still reads.
-    HALF_CLOSE = "half_close"
-    # The other side has ended a channel.
-    RESET_CHANNEL = "reset_channel"
-    # The other side has ended the connection.
-    RESET = "reset"
-
-
-# Later than any time.
-NEVER_US = 1 << 62
-
-
-@final
-class Sender:
-    """One life of a process, as far as its packets go: what it was to send after `killed_us` never leaves it."""
-
-    __slots__ = ("killed_us",)
-
-    def __init__(self) -> None:
-        self.killed_us = NEVER_US
-
-
-class Endpoint(Protocol):
-    """A node or client as the network sees it."""
-
-    node_id: int
-    name: str
-    life_number: int
-    sender: Sender
-
-    def reachability(self) -> Reachability: ...
-
-    def receive(self, packet: Packet) -> None:
-        """Receives a packet of a connection from or to this life."""
-
-    def on_broken(self, connection: Connection) -> None:
-        """Learns that what it sent on the connection could not be delivered for too long."""
-
-
-@final
-class Exchange:
-    """A request as its receiver has it, until it is answered."""
-
-    __slots__ = ("asked_us", "body", "path", "sent_us", "source")
-
-    def __init__(self, *, source: Endpoint, body: RequestBody, path: str, sent_us: int) -> None:
-        self.source, self.body, self.path, self.sent_us = source, body, path, sent_us
-        # When the core got it; -1 before.
-        self.asked_us = -1
-
-
-@final
-class Connection:
-    """A connection from a life of one process to a life of another."""
-
-    __slots__ = ("dialer", "dialer_life", "last_arrivals_us", "number", "target", "target_life")
-
-    def __init__(self, number: int, dialer: Endpoint, target: int) -> None:
-        self.number, self.dialer, self.target = number, dialer, target
-        self.dialer_life = dialer.life_number
-        # The life that accepted the connection; 0 before, and always 0 for datagrams.
-        self.target_life = 0
-        # When the last packet arrives at the dialer, and at the target.
-        self.last_arrivals_us = [0, 0]
-
-
-@final
-class Lane:
-    """One direction of a channel."""
-
-    __slots__ = ("is_blocked", "is_closed", "last_arrival_us", "unread_bytes", "window_bytes")
-
-    def __init__(self) -> None:
-        self.last_arrival_us = 0
-        # What may be written before the other side has read it; the last frame may exceed it.
-        self.window_bytes = WINDOW_BYTES
-        # What was written and not read yet by the other side.
-        self.unread_bytes = 0
-        # Whether its writer waits until the other side has read.
-        self.is_blocked = False
-        # Whether its writer has said that nothing more follows.
-        self.is_closed = False
-
-
-@final
-class Channel:
-    """A stream of a connection, or one unary call; `path` is its method."""
-
-    __slots__ = ("back", "connection", "number", "path", "there")
-
-    def __init__(self, connection: Connection, number: int, path: str) -> None:
-        self.connection, self.number, self.path = connection, number, path
-        # To the target, and back to the dialer.
-        self.there, self.back = Lane(), Lane()
-
-
-@final
-class Packet:
-    """What travels: a frame, or news of a connection or channel. `to_target` says in which direction.
-
-    It leaves its sender at `sent_us`, when the step that made it has ended.
-    """
-
-    __slots__ = ("channel", "connection", "data", "kind", "sender", "sent_us", "to_target")
-
-    def __init__(
-        self, kind: Kind, connection: Connection, to_target: bool, channel: Channel | None, data: bytes,
-        sender: Sender, sent_us: int,
-    ) -> None:  # fmt: skip
-        self.kind, self.connection, self.to_target = kind, connection, to_target
-        self.channel, self.data, self.sender, self.sent_us = channel, data, sender, sent_us
-
-
-@final
-class Link:
-    """One direction of the connection between two nodes. Faults set what is between `cuts` and `bytes_per_s`."""
-
-    __slots__ = (
-        "actor",
-        "blocked_since_us",
-        "bytes_per_s",
-        "clogged",
-        "clogs",
-        "cuts",
-        "extra_us",
-        "flip_percent",
-        "flips",
-        "free_at_us",
-        "generation",
-        "held",
-        "last_arrival_us",
-        "latency",
-        "loss",
-        "loss_percent",
-        "lost_method",
-        "retries",
-        "source",
-        "target",
-    )  # fmt: skip
-
-    def __init__(self, draws: Draws, source: int, target: int) -> None:
-        name = f"{source}->{target}"
-        self.source, self.target = source, target
-        self.actor = Actor(draws, name)
-        self.latency = Stream(draws, "latency", name)
-        self.loss = Stream(draws, "loss", name)
-        # The number of faults that cut the link now.
-        self.cuts = 0
-        self.extra_us = 0
-        self.loss_percent = 0
-        # The only method, such as `AlterPartition`, whose packets are lost; empty: those of all.
-        self.lost_method = ""
-        # The share of frames with records in which a bit flips; the draws of that are made when it first happens.
-        self.flip_percent = 0
-        self.flips: Stream | None = None
-        # The number of faults that clog the link now, and what waits for the last of them to end, in order.
-        self.clogs = 0
-        self.clogged: list[Packet] = []
-        # What the link carries in a second (0: anything), and when it has carried what was sent so far.
-        self.bytes_per_s = 0
-        self.free_at_us = 0
-        self.last_arrival_us = 0
-        # Packets that a cut holds up, in order.
-        self.held: deque[Packet] = deque()
-        self.blocked_since_us = 0
-        self.retries = 0
-        # Grows with each heal, which ends the faults before it.
-        self.generation = 0
-
-    def heal(self) -> None:
-        self.cuts = self.extra_us = self.loss_percent = self.clogs = self.bytes_per_s = 0
-        self.flip_percent = 0
-        self.lost_method = ""
-        self.generation += 1
 
 
 @final

@@ -17,7 +17,8 @@ from sim.checkers.base import Jury
 from sim.checkers.calls import Calls
 from sim.checkers.ghost import Ghost
 from sim.hosts.shell import Shell
-from sim.world.network import Exchange, Transport
+from sim.world.network import Transport
+from sim.world.packets import Exchange
 from sim.world.time import ORIGIN_MS
 from tests.sim.hosts.fake_cores import Asker, Echo, Onlooker, Silent, Site, ask, echo_of
 

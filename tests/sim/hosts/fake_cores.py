@@ -20,7 +20,8 @@ from cluster.core.messages import (
 )
 from sim.hosts.node import Node, NodeCore, new_disk
 from sim.hosts.shell import Shell
-from sim.world.network import Exchange, Network, Transport
+from sim.world.network import Network, Transport
+from sim.world.packets import Exchange
 from sim.world.time import World
 from sim.world.trace import Trace
 from storage.disk.filesystem import FileSystem

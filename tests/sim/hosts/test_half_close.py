@@ -12,7 +12,8 @@ from cluster.core.events import Event, Request, TimerFired
 from cluster.core.messages import ProducePartition, ProducePartitionResponse, ProduceRequest, ProduceResponse
 from sim.bugs import install
 from sim.hosts.lives import FINISH_US, ClientShell
-from sim.world.network import WINDOW_BYTES, Transport
+from sim.world.network import Transport
+from sim.world.packets import WINDOW_BYTES
 from tests.sim.hosts.fake_cores import T0, Echo, Silent, Site, timer
 
 SECOND = 1_000_000

@@ -1,0 +1,144 @@
+"""Packets of connections between nodes, their channels, and a node as the network sees it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol, final
+
+from cluster.core.messages import RequestBody
+
+# What may be written to a channel before the other side has read it, as in HTTP/2.
+WINDOW_BYTES = 1 << 16
+
+
+class Reachability(Enum):
+    """The reaction of a machine to packets that arrive for a process."""
+
+    UP = "up"
+    # The process has ended, and the machine refuses the connection.
+    REFUSING = "refusing"
+    # The machine has no power and does not answer.
+    SILENT = "silent"
+
+
+class Kind(Enum):
+    """What a packet is."""
+
+    CONNECT = "connect"
+    ACCEPT = "accept"
+    REFUSE = "refuse"
+    # Bytes of a channel.
+    FRAME = "frame"
+    # The other side of a channel has read, and more may be written.
+    CREDIT = "credit"
+    # The dialer sends nothing more on a channel, and still reads.
+    HALF_CLOSE = "half_close"
+    # The other side has ended a channel.
+    RESET_CHANNEL = "reset_channel"
+    # The other side has ended the connection.
+    RESET = "reset"
+
+
+# Later than any time.
+NEVER_US = 1 << 62
+
+
+@final
+class Sender:
+    """One life of a process, as far as its packets go: what it was to send after `killed_us` never leaves it."""
+
+    __slots__ = ("killed_us",)
+
+    def __init__(self) -> None:
+        self.killed_us = NEVER_US
+
+
+class Endpoint(Protocol):
+    """A node or client as the network sees it."""
+
+    node_id: int
+    name: str
+    life_number: int
+    sender: Sender
+
+    def reachability(self) -> Reachability: ...
+
+    def receive(self, packet: Packet) -> None:
+        """Receives a packet of a connection from or to this life."""
+
+    def on_broken(self, connection: Connection) -> None:
+        """Learns that what it sent on the connection could not be delivered for too long."""
+
+
+@final
+class Exchange:
+    """A request as its receiver has it, until it is answered."""
+
+    __slots__ = ("asked_us", "body", "path", "sent_us", "source")
+
+    def __init__(self, *, source: Endpoint, body: RequestBody, path: str, sent_us: int) -> None:
+        self.source, self.body, self.path, self.sent_us = source, body, path, sent_us
+        # When the core got it; -1 before.
+        self.asked_us = -1
+
+
+@final
+class Connection:
+    """A connection from a life of one process to a life of another."""
+
+    __slots__ = ("dialer", "dialer_life", "last_arrivals_us", "number", "target", "target_life")
+
+    def __init__(self, number: int, dialer: Endpoint, target: int) -> None:
+        self.number, self.dialer, self.target = number, dialer, target
+        self.dialer_life = dialer.life_number
+        # The life that accepted the connection; 0 before, and always 0 for datagrams.
+        self.target_life = 0
+        # When the last packet arrives at the dialer, and at the target.
+        self.last_arrivals_us = [0, 0]
+
+
+@final
+class Lane:
+    """One direction of a channel."""
+
+    __slots__ = ("is_blocked", "is_closed", "last_arrival_us", "unread_bytes", "window_bytes")
+
+    def __init__(self) -> None:
+        self.last_arrival_us = 0
+        # What may be written before the other side has read it; the last frame may exceed it.
+        self.window_bytes = WINDOW_BYTES
+        # What was written and not read yet by the other side.
+        self.unread_bytes = 0
+        # Whether its writer waits until the other side has read.
+        self.is_blocked = False
+        # Whether its writer has said that nothing more follows.
+        self.is_closed = False
+
+
+@final
+class Channel:
+    """A stream of a connection, or one unary call; `path` is its method."""
+
+    __slots__ = ("back", "connection", "number", "path", "there")
+
+    def __init__(self, connection: Connection, number: int, path: str) -> None:
+        self.connection, self.number, self.path = connection, number, path
+        # To the target, and back to the dialer.
+        self.there, self.back = Lane(), Lane()
+
+
+@final
+class Packet:
+    """What travels: a frame, or news of a connection or channel. `to_target` says in which direction.
+
+    It leaves its sender at `sent_us`, when the step that made it has ended.
+    """
+
+    __slots__ = ("channel", "connection", "data", "kind", "sender", "sent_us", "to_target")
+
+    def __init__(
+        self, kind: Kind, connection: Connection, to_target: bool, channel: Channel | None, data: bytes,
+        sender: Sender, sent_us: int,
+    ) -> None:  # fmt: skip
+        self.kind, self.connection, self.to_target = kind, connection, to_target
+        self.channel, self.data, self.sender, self.sent_us = channel, data, sender, sent_us
