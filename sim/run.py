@@ -323,7 +323,7 @@ class Run:
         self, replay: str, unfired: list[int], excused: dict[str, int], never_struck: tuple[str, ...]
     ) -> RunResult:
         if self._reached is not None:
-            note_end(self._reached, self.history, self.ghost, self.cluster.network.lost_count)
+            note_end(self._reached, self.history, self.ghost, self.cluster.network.counts)
         excused_sends = self.outages.excused(self.history)
         excused_count = sum(excused_sends.values())
         starved_because = starvation(self.history, unfired, len(self.scenario.steps), excused_count)

@@ -41,6 +41,7 @@ from sim.scenario.values import (
     parse_duration,
     parse_instant,
     parse_link,
+    parse_methods,
     parse_percent,
     parse_rate,
     parse_shift,
@@ -86,6 +87,7 @@ _KINDS: dict[object, tuple[str, Callable[[object], str]]] = {
     parse_target: ("target", str),
     parse_link: ("link", str),
     parse_conditions: ("condition, or a list of them", str),
+    parse_methods: ("method, or a list of them", str),
 }
 _PLAIN: dict[object, str] = {str: "text", bool: "`true` or `false`", int: "whole number"}
 _TWO_TYPES = (Union, types.UnionType)

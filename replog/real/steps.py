@@ -8,7 +8,16 @@ from sim.scenario.base import Step
 from sim.scenario.disk_steps import DiskStep, HangDisk
 from sim.scenario.link_steps import FlipBits, FreezeClock, KillStart, SlowCpu
 from sim.scenario.model import NetworkModel, Scenario
-from sim.scenario.steps import BreakDisk, Kill, LagMetadata, Lose, PartialWrite, Power, SlowDisk, StepClock
+from sim.scenario.steps import (
+    OF_METHODS,
+    BreakDisk,
+    Kill,
+    LagMetadata,
+    PartialWrite,
+    Power,
+    SlowDisk,
+    StepClock,
+)
 
 _NO_DISK = "the disk is the machine's: it neither fails nor forgets on request"
 # Why no step of a class can be done.
@@ -33,7 +42,7 @@ def why_skipped(step: Step) -> str:
         return _NO_DISK
     if isinstance(step, Kill) and step.point is not None:
         return f"nobody outside sees the moment {step.point!r}"
-    if isinstance(step, Lose) and step.only:
+    if isinstance(step, OF_METHODS) and step.only:
         return "a proxy carries bytes and does not know methods"
     return _NEVER.get(type(step), "")
 

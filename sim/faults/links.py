@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import final
 
 from sim.faults.targets import Site, Targets
@@ -37,18 +38,20 @@ class LinkFaults:
             for link in left:
                 end(link)
 
-    def _cut_links(self, links: list[Link], lasting: int | None, what: str) -> bool:
+    def _cut_links(
+        self, links: list[Link], lasting: int | None, what: str, methods: tuple[str, ...] = ()
+    ) -> bool:
         if not links:
             return False
         self._site.tell(f"cut {what}")
         for link in links:
-            assert link.cuts >= 0, (link.source, link.target, link.cuts)
-            link.cuts += 1
-        self._for_a_while(links, lasting, f"heal {what}", _uncut)
+            link.begin_cut(methods)
+        self._for_a_while(links, lasting, f"heal {what}", partial(Link.end_cut, methods=methods))
         return True
 
     def cut(self, step: Cut) -> bool:
-        return self._cut_links(self._targets.links(step.cut, step), step.lasting, step.cut.text)
+        what = step.cut.text + _of(step.only)
+        return self._cut_links(self._targets.links(step.cut, step), step.lasting, what, step.only)
 
     def isolate(self, step: Isolate) -> bool:
         """Cut the links between the target and everyone else, except those in `except`."""
@@ -68,10 +71,11 @@ class LinkFaults:
         assert step.by >= 0, step.by
         links = self._targets.links(step.slow, step)
         for link in links:
-            link.extra_us = step.by
+            link.extra_us, link.slow_methods = step.by, step.only
         if links:
-            self._site.tell(f"slow {step.slow.text} by {step.by / 1000:g} ms")
-            self._for_a_while(links, step.lasting, f"{step.slow.text} is fast again", _speed_up)
+            what = step.slow.text + _of(step.only)
+            self._site.tell(f"slow {what} by {step.by / 1000:g} ms")
+            self._for_a_while(links, step.lasting, f"{what} is fast again", _speed_up)
         return bool(links)
 
     def lose(self, step: Lose) -> bool:
@@ -79,9 +83,9 @@ class LinkFaults:
         assert 0 <= step.share <= 100, step.share
         links = self._targets.links(step.lose, step)
         for link in links:
-            link.loss_percent, link.lost_method = step.share, step.only
+            link.loss_percent, link.lost_methods = step.share, step.only
         if links:
-            what = f" of {step.only}" if step.only else ""
+            what = f" of {' and '.join(step.only)}" if step.only else ""
             self._site.tell(f"lose {step.share}%{what} on {step.lose.text}")
             self._for_a_while(links, step.lasting, f"{step.lose.text} loses nothing any more", _keep_all)
         return bool(links)
@@ -111,15 +115,16 @@ class LinkFaults:
         """Keep back what the links carry."""
         links = self._targets.links(step.clog, step)
         for link in links:
-            assert link.clogs >= 0, (link.source, link.target, link.clogs)
-            link.clogs += 1
+            link.begin_clog(step.only)
         if links:
-            self._site.tell(f"clog {step.clog.text}")
-            self._for_a_while(links, step.lasting, f"unclog {step.clog.text}", self._unclog)
+            what = step.clog.text + _of(step.only)
+            self._site.tell(f"clog {what}")
+            end = partial(self._unclog, methods=step.only)
+            self._for_a_while(links, step.lasting, f"unclog {what}", end)
         return bool(links)
 
-    def _unclog(self, link: Link) -> None:
-        link.clogs = max(0, link.clogs - 1)
+    def _unclog(self, link: Link, methods: tuple[str, ...]) -> None:
+        link.end_clog(methods)
         self._site.network.release(link)
 
     def narrow(self, step: Narrow) -> bool:
@@ -160,8 +165,9 @@ class LinkFaults:
             self._heal(link)
 
 
-def _uncut(link: Link) -> None:
-    link.cuts = max(0, link.cuts - 1)
+def _of(methods: tuple[str, ...]) -> str:
+    """Returns the words that follow a link of which a fault strikes these methods only; nothing without any."""
+    return f", {' and '.join(methods)} only" if methods else ""
 
 
 def _flip_nothing(link: Link) -> None:
@@ -173,8 +179,8 @@ def _widen(link: Link) -> None:
 
 
 def _speed_up(link: Link) -> None:
-    link.extra_us = 0
+    link.extra_us, link.slow_methods = 0, ()
 
 
 def _keep_all(link: Link) -> None:
-    link.loss_percent, link.lost_method = 0, ""
+    link.loss_percent, link.lost_methods = 0, ()

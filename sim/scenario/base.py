@@ -10,6 +10,10 @@ from sim.scenario.values import ConditionsField, Duration, LinkPair, Target, Whe
 
 DOWN = "After how long it starts again; without it, with `restart`, or when everything is healed."
 FOR = "How long this lasts; without it, until a `heal`, or until everything is healed."
+ONLY = (
+    "Strikes only requests of this method of the wire protocol, such as `AlterPartition`, or on a link back only their "
+    "answers; a list names several methods. Without it, everything."
+)
 FOR_DISK = "How long this lasts; without it, until everything is healed."
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from sim.scenario.base import FOR, FOR_DISK, Named, Step
-from sim.scenario.values import Duration, LinkField, Percent, Size, TargetField, parse_duration
+from sim.scenario.base import FOR, FOR_DISK, ONLY, Named, Step
+from sim.scenario.values import Duration, LinkField, MethodsField, Percent, Size, TargetField, parse_duration
 
 
 class Clog(Step):
-    """Keeps every message of a link back, and delivers all of them at once when it is over."""
+    """Keeps every message of a link back, or those of some kinds, and delivers all of them at once when it is over."""
 
     verb = "clog"
     clog: LinkField = Field(description="The links that are clogged.")
+    # The draws of a step are keyed by its own words, and older steps have no such word.
+    only: MethodsField = Field(default=(), repr=False, description=ONLY)
     lasting: Duration | None = Field(default=None, alias="for", description=FOR)
 
 

@@ -29,6 +29,7 @@ from sim.scenario.link_steps import (
 from sim.scenario.source import Location, Source, parse_yaml
 from sim.scenario.steps import (
     BROKER_JOBS,
+    OF_METHODS,
     VERB_NAMES,
     AlterTopic,
     AnyStep,
@@ -477,8 +478,9 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
     directory = step.directory if isinstance(step, BreakDisk | FailDisk) else None
     if directory is not None and directory > scenario.cluster.directories:
         yield ("steps", index, "directory"), f"the brokers have {scenario.cluster.directories}"
-    if isinstance(step, Lose) and step.only and step.only not in METHODS:
-        yield ("steps", index, "only"), f"no method {step.only!r}: write one of {', '.join(METHODS)}"
+    for method in step.only if isinstance(step, OF_METHODS) else ():
+        if method not in METHODS:
+            yield ("steps", index, "only"), f"no method {method!r}: write one of {', '.join(METHODS)}"
     if isinstance(step, Narrow) and step.to < 1:
         yield ("steps", index, "to"), "a link that carries nothing is cut: write at least 1 B"
     if step.at is not None and not step.at.is_relative and step.at.us >= scenario.duration:

@@ -14,8 +14,8 @@ from typing import Any, final
 from pydantic.json_schema import GenerateJsonSchema
 
 from sim.buggify.points import POINTS
-from sim.scenario.model import LASTING_PROPERTIES, Scenario, setting_names
-from sim.scenario.steps import BROKER_JOBS, VERBS
+from sim.scenario.model import LASTING_PROPERTIES, METHODS, Scenario, setting_names
+from sim.scenario.steps import BROKER_JOBS, OF_METHODS, VERBS
 from storage.config import LogConfig
 from storage.topics import MAX_TOPIC_LENGTH
 
@@ -73,6 +73,10 @@ def _name_what_code_knows(definitions: Schema) -> None:
     _allow_only(definitions["AlterTopic"]["properties"]["config"], changeable, _PROPERTY)
     definitions["BuggifyModel"]["properties"]["points"]["items"]["enum"] = list(POINTS)
     points = [f"{side} {job}" for job in BROKER_JOBS for side in ("before", "after")]
+    method = {"type": "string", "enum": list(METHODS)}
+    for kind in OF_METHODS:
+        only = definitions[kind.__name__]["properties"]["only"]
+        only["anyOf"] = [method, {"type": "array", "items": method}]
     kill["point"]["anyOf"][0] = {"type": "string", "enum": points}
 
 

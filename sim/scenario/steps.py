@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from sim.scenario.base import DOWN, FOR, FOR_DISK, Named, Step
+from sim.scenario.base import DOWN, FOR, FOR_DISK, ONLY, Named, Step
 from sim.scenario.disk_steps import (
     DISK_VERBS,
     FailDisk,
@@ -30,7 +30,7 @@ from sim.scenario.link_steps import (
     RollingRestart,
     SlowCpu,
 )
-from sim.scenario.values import Duration, LinkField, Percent, Shift, Size, TargetField
+from sim.scenario.values import Duration, LinkField, MethodsField, Percent, Shift, Size, TargetField
 
 Keep = Literal["none", "prefix", "subset", "torn", "all"]
 
@@ -113,10 +113,12 @@ class Restart(Step):
 
 
 class Cut(Step):
-    """Cuts a link, which then drops everything, until `for` is over or until a `heal`."""
+    """Cuts a link, which then drops everything, or all of some methods, until `for` is over or until a `heal`."""
 
     verb = "cut"
     cut: LinkField = Field(description="The links that are cut.")
+    # The draws of a step are keyed by its own words, and older steps have no such word.
+    only: MethodsField = Field(default=(), repr=False, description=ONLY)
     lasting: Duration | None = Field(default=None, alias="for", description=FOR)
 
 
@@ -146,6 +148,8 @@ class Slow(Step):
     verb = "slow"
     slow: LinkField = Field(description="The links that are slow.")
     by: Duration = Field(description="The delay that is added to each message.")
+    # The draws of a step are keyed by its own words, and older steps have no such word.
+    only: MethodsField = Field(default=(), repr=False, description=ONLY)
     lasting: Duration | None = Field(default=None, alias="for", description=FOR)
 
 
@@ -155,13 +159,8 @@ class Lose(Step):
     verb = "lose"
     lose: LinkField = Field(description="The links that lose messages.")
     share: Percent = Field(description="The share of the messages that are lost.")
-    only: str = Field(
-        default="",
-        # The draws of a step are keyed by its own words, and older steps have no such word.
-        repr=False,
-        description="Loses only requests of this method of the wire protocol, such as `AlterPartition`, or on a link "
-        "back only their answers; without it, everything.",
-    )
+    # The draws of a step are keyed by its own words, and older steps have no such word.
+    only: MethodsField = Field(default=(), repr=False, description=ONLY)
     lasting: Duration | None = Field(default=None, alias="for", description=FOR)
 
 
@@ -253,6 +252,9 @@ class LagMetadata(Named):
     lag_metadata: TargetField = Field(description="The broker.")
     lasting: Duration = Field(alias="for", description="How long; then all that waited is replayed in order.")
 
+
+# The steps that may strike some methods only, by `only`.
+OF_METHODS = (Cut, Slow, Lose, Clog)
 
 VERBS: tuple[type[Step], ...] = (
     Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,

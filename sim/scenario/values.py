@@ -195,6 +195,14 @@ def parse_conditions(value: object) -> tuple[Condition, ...]:
     )
 
 
+def parse_methods(value: object) -> tuple[str, ...]:
+    """Returns the names of methods of the wire protocol, given as one name or as a list of them."""
+    names = [str(each).strip() for each in value] if isinstance(value, list) else str(value).split()
+    if len(set(names)) < len(names):
+        raise ValueError(f"{', '.join(names)}: write each method once")
+    return tuple(names)
+
+
 def _text(pattern: str, example: str) -> WithJsonSchema:
     """Returns the JSON Schema of a text that has the pattern as a whole, apart from blanks around it."""
     return WithJsonSchema({"type": "string", "pattern": rf"^\s*(?:{pattern})\s*$", "examples": [example]})
@@ -226,4 +234,9 @@ ConditionsField = Annotated[
     tuple[Condition, ...],
     PlainValidator(parse_conditions),
     WithJsonSchema({"anyOf": [_ONE_CONDITION, {"type": "array", "items": _ONE_CONDITION}]}),
+]
+MethodsField = Annotated[
+    tuple[str, ...],
+    PlainValidator(parse_methods),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]

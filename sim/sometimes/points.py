@@ -73,6 +73,7 @@ _PROMISES = {
     "read-again": "a consumer read an offset again after later ones",
     "written-twice": "a record of a producer that is not idempotent was written twice",
     "packet-lost": "the network lost a packet",
+    "packet-selected": "a link kept back or lost packets of one method, and carried others",
 }
 _ANSWERS = {
     "fetch-diverged": "a leader told a follower where their logs part",

@@ -16,6 +16,7 @@ from sim.hosts.node import Node
 from sim.hosts.shell import Shell
 from sim.sometimes.answers import points_of_answer
 from sim.sometimes.points import Reached
+from sim.world.network import PacketCounts
 from sim.world.packets import Exchange
 
 _OBSERVED: Mapping[str, str] = {
@@ -109,7 +110,7 @@ def _has_file(node: Node, suffix: str) -> bool:
     )
 
 
-def note_end(reached: Reached, history: History, ghost: Ghost, lost_packets: int) -> None:
+def note_end(reached: Reached, history: History, ghost: Ghost, packets: PacketCounts) -> None:
     """Note the points that only the whole of a run shows."""
     outcomes = {send.outcome for send in history.sends}
     facts: dict[str, Callable[[], bool]] = {
@@ -117,7 +118,8 @@ def note_end(reached: Reached, history: History, ghost: Ghost, lost_packets: int
         "send-unknown": lambda: Outcome.INFO in outcomes,
         "read-again": lambda: _reads_again(history),
         "written-twice": lambda: _is_written_twice(history),
-        "packet-lost": lambda: lost_packets > 0,
+        "packet-lost": lambda: packets.lost > 0,
+        "packet-selected": lambda: packets.selected > 0,
         "excused-disks": lambda: any("lost it" in excuse.reason for excuse in ghost.excuses),
         "excused-unclean": lambda: any("unclean" in excuse.reason for excuse in ghost.excuses),
     }

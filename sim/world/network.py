@@ -8,13 +8,12 @@ adversarial: there is no connection, and every packet may be lost, delivered twi
 
 from __future__ import annotations
 
-from collections import deque
 from enum import Enum
 from typing import final
 
 from sim.buggify.links import LinkPoints
 from sim.world.flips import flip_in_records
-from sim.world.link import Link
+from sim.world.link import Hold, Link
 from sim.world.packets import Channel, Connection, Endpoint, Kind, Packet, Reachability
 from sim.world.streams import Stream
 from sim.world.time import World
@@ -31,6 +30,18 @@ class Transport(Enum):
 
     STREAM = "stream"
     DATAGRAM = "datagram"
+
+
+@final
+class PacketCounts:
+    """How many packets faults of the network have struck in a run."""
+
+    __slots__ = ("lost", "selected")
+
+    def __init__(self) -> None:
+        self.lost = 0
+        # Kept back or lost because of their method, while others passed.
+        self.selected = 0
 
 
 @final
@@ -55,7 +66,7 @@ class Network:
         self._endpoints: dict[int, Endpoint] = {}
         self._links: dict[tuple[int, int], Link] = {}
         self._connections = self._channels = 0
-        self.lost_count = 0
+        self.counts = PacketCounts()
         # The buggify points of all links; None where all of them are off.
         self.points: LinkPoints | None = None
 
@@ -107,15 +118,18 @@ class Network:
         )
         if link.bytes_per_s:
             wait_us += self._carrying_us(link, packet, wait_us)
-        if link.clogs:
+        if kind is Kind.RESET:
+            link.drop_selected(connection)
+        if link.is_clogged_for(packet):
             link.clogged.append(packet)
+            self.counts.selected += not link.clogs
         elif self.transport is Transport.DATAGRAM:
             self._carry_datagram(link, packet, wait_us)
         elif kind is Kind.RESET and link.cuts:
             # The machine says it once; whoever missed it learns it by the answer to the next packet.
             return
-        elif link.cuts or link.held:
-            self._hold(link, packet)
+        elif (held_in := link.hold_for(packet)) is not None:
+            self._hold(link, held_in, packet)
         else:
             self._deliver_in_order(link, packet, wait_us + self._retransmissions_us(link, packet))
 
@@ -125,13 +139,13 @@ class Network:
             return
         packets, link.clogged = link.clogged, []
         for packet in packets:
-            if self.transport is Transport.DATAGRAM:
+            if link.is_clogged_for(packet):
+                link.clogged.append(packet)
+            elif self.transport is Transport.DATAGRAM:
                 self._carry_datagram(link, packet, 0)
-            elif link.cuts or link.held:
-                self._hold(link, packet)
             else:
-                self._deliver_in_order(link, packet, 0)
-        assert not link.clogged, (link.source, link.target)
+                self._carry_stream(link, packet)
+        assert not link.clogged or link.method_clogs, (link.source, link.target)
 
     def _carrying_us(self, link: Link, packet: Packet, wait_us: int) -> int:
         """Returns how much longer a packet takes that is sent in `wait_us`, because the link carries so much only."""
@@ -157,14 +171,13 @@ class Network:
 
     def _loss_percent(self, link: Link, packet: Packet) -> int:
         """Returns the share of such packets that the link loses."""
-        channel = packet.channel
-        is_spared = bool(link.lost_method) and (
-            channel is None or channel.path.rpartition("/")[2] != link.lost_method
-        )
+        is_spared = bool(link.lost_methods) and packet.method not in link.lost_methods
         return self.loss_percent if is_spared else max(self.loss_percent, link.loss_percent)
 
     def _latency_us(self, link: Link, packet: Packet) -> int:
-        latency_us = self.base_us + link.latency.exponential(self.mean_us) + link.extra_us
+        latency_us = self.base_us + link.latency.exponential(self.mean_us)
+        if not link.slow_methods or packet.method in link.slow_methods:
+            latency_us += link.extra_us
         return latency_us if self.points is None else latency_us + self._late_us(self.points, link, packet)
 
     def _late_us(self, points: LinkPoints, link: Link, packet: Packet) -> int:
@@ -199,37 +212,52 @@ class Network:
         assert at_us > now_us, (at_us, now_us)
         self._world.after(link.actor, at_us - now_us, self._arrive, packet)
 
-    def _hold(self, link: Link, packet: Packet) -> None:
-        assert link.cuts or link.held, (link.source, link.target)
-        link.held.append(packet)
-        if len(link.held) == 1:
-            link.blocked_since_us, link.retries = self._world.now_us, 0
-            self._world.after(link.actor, RETRANSMIT_US, self._retry, link)
+    def _hold(self, link: Link, method: str, packet: Packet) -> None:
+        hold = link.held.get(method)
+        if hold is None:
+            assert link.is_cut_for(method), (link.source, link.target, method)
+            hold = link.held[method] = Hold(link, method, self._world.now_us)
+            self._world.after(link.actor, RETRANSMIT_US, self._retry, hold)
+        hold.packets.append(packet)
+        self.counts.selected += bool(method)
 
-    def _retry(self, link: Link) -> None:
-        assert link.held, "a retry is scheduled once for each time a link blocks"
-        waited_us = self._world.now_us - link.blocked_since_us
+    def _retry(self, hold: Hold) -> None:
+        link = hold.link
+        assert link.held[hold.method] is hold, "a retry is scheduled once for each time a link blocks"
+        waited_us = self._world.now_us - hold.since_us
         # Each wait is twice as long as the one before it: one series of retries runs at a time.
-        assert waited_us == (RETRANSMIT_US << link.retries + 1) - RETRANSMIT_US, (waited_us, link.retries)
-        if not link.cuts:
-            packets, link.held = link.held, deque()
-            for packet in packets:
-                self._deliver_in_order(link, packet, 0)
+        assert waited_us == (RETRANSMIT_US << hold.retries + 1) - RETRANSMIT_US, (waited_us, hold.retries)
+        if not link.is_cut_for(hold.method):
+            del link.held[hold.method]
+            for packet in hold.packets:
+                self._carry_stream(link, packet)
         elif waited_us >= BREAK_US:
-            self._break(link)
+            self._break(hold)
         else:
-            link.retries += 1
-            self._world.after(link.actor, RETRANSMIT_US << link.retries, self._retry, link)
+            hold.retries += 1
+            self._world.after(link.actor, RETRANSMIT_US << hold.retries, self._retry, hold)
 
-    def _break(self, link: Link) -> None:
+    def _carry_stream(self, link: Link, packet: Packet) -> None:
+        """Carry a packet that has waited for the end of a fault, unless a cut strikes it now."""
+        held_in = link.hold_for(packet)
+        if held_in is None:
+            self._deliver_in_order(link, packet, 0)
+        else:
+            self._hold(link, held_in, packet)
+
+    def _break(self, hold: Hold) -> None:
         """Report broken connections to the senders of held packets; the other sides do not learn of it."""
-        assert link.cuts > 0, (link.source, link.target, link.cuts)
-        packets, link.held = link.held, deque()
-        assert packets, (link.source, link.target)
-        self._note_lost(link, len(packets), "connection broken")
-        broken = {packet.connection.number: packet for packet in packets}
+        link = hold.link
+        assert link.is_cut_for(hold.method), (link.source, link.target, hold.method)
+        del link.held[hold.method]
+        # All of a single method may have been dropped with their connection.
+        assert hold.packets or hold.method, (link.source, link.target)
+        if hold.packets:
+            self._note_lost(link, len(hold.packets), "connection broken")
+        broken = {packet.connection.number: packet for packet in hold.packets}
         for packet in broken.values():
             connection = packet.connection
+            link.drop_selected(connection)
             sender, life_number = connection.dialer, connection.dialer_life
             if not packet.to_target:
                 sender, life_number = self._endpoints[connection.target], connection.target_life
@@ -238,8 +266,11 @@ class Network:
 
     def _carry_datagram(self, link: Link, packet: Packet, wait_us: int) -> None:
         percent = self._loss_percent(link, packet)
-        if link.cuts or (percent and link.loss.below(100) < percent):
-            self._note_lost(link, 1, "cut" if link.cuts else "lost")
+        is_selected = bool(link.method_cuts) and packet.method in link.method_cuts
+        self.counts.selected += is_selected and not link.cuts
+        is_cut = link.cuts > 0 or is_selected
+        if is_cut or (percent and link.loss.below(100) < percent):
+            self._note_lost(link, 1, "cut" if is_cut else "lost")
             return
         self._world.after(link.actor, wait_us + self._latency_us(link, packet), self._arrive, packet)
         if (
@@ -250,7 +281,7 @@ class Network:
             self._world.after(link.actor, wait_us + self._latency_us(link, packet), self._arrive, packet)
 
     def _note_lost(self, link: Link, count: int, why: str) -> None:
-        self.lost_count += count
+        self.counts.lost += count
         self._trace.fields(
             self._world.now_us, "network", "lost",
             (("from", link.source), ("to", link.target), ("messages", count), ("why", why)),

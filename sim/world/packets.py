@@ -142,3 +142,8 @@ class Packet:
     ) -> None:  # fmt: skip
         self.kind, self.connection, self.to_target = kind, connection, to_target
         self.channel, self.data, self.sender, self.sent_us = channel, data, sender, sent_us
+
+    @property
+    def method(self) -> str:
+        """The method that the packet belongs to, such as `AlterPartition`; empty for news of a connection."""
+        return "" if self.channel is None else self.channel.path.rpartition("/")[2]

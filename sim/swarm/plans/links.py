@@ -5,6 +5,14 @@ from __future__ import annotations
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import AWAY_MS, Fault, Ground
 
+# The kinds of messages that a fault strikes alone; those of brokers travel between them, or from clients.
+_METHODS = (
+    ("Fetch",), ("Fetch",), ("Produce",), ("Fetch", "Produce"), ("Metadata", "InitProducerId"),
+    ("AlterPartition",), ("AlterPartition",), ("BrokerHeartbeat",), ("FetchMetadata",),
+    ("FetchMetadata", "AlterPartition"), ("RegisterBroker", "BrokerHeartbeat"), ("AllocateProducerIds",),
+)  # fmt: skip
+_OF_BROKERS = frozenset(("Fetch", "Produce", "Metadata"))
+
 
 def _link(ground: Ground, choices: Choices) -> str:
     node = ground.node(choices)
@@ -76,6 +84,30 @@ def _clog(ground: Ground, choices: Choices) -> list[Part]:
     return [{"clog": _link(ground, choices), "for": choices.ms(AWAY_MS, "for")}]
 
 
+def _link_of_methods(ground: Ground, choices: Choices) -> tuple[str, list[str]]:
+    """Returns some methods, and a link that carries their requests or their answers, or both."""
+    methods, broker = list(choices.pick(_METHODS, "methods")), ground.broker(choices)
+    other = choices.pick(("others", "clients"), "other") if methods[0] in _OF_BROKERS else "controller"
+    arrow = choices.pick(("->", "<-", "<->"), "arrow")
+    return (f"{other} -> {broker}" if arrow == "<-" else f"{broker} {arrow} {other}"), methods
+
+
+def _cut_methods(ground: Ground, choices: Choices) -> list[Part]:
+    link, methods = _link_of_methods(ground, choices)
+    return [{"cut": link, "only": methods, "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _clog_methods(ground: Ground, choices: Choices) -> list[Part]:
+    link, methods = _link_of_methods(ground, choices)
+    return [{"clog": link, "only": methods, "for": choices.ms(AWAY_MS, "for")}]
+
+
+def _slow_methods(ground: Ground, choices: Choices) -> list[Part]:
+    link, methods = _link_of_methods(ground, choices)
+    by = f"{choices.scale(5, 1_500, 'by')}ms"
+    return [{"slow": link, "by": by, "only": methods, "for": choices.ms(AWAY_MS, "for")}]
+
+
 def _narrow(ground: Ground, choices: Choices) -> list[Part]:
     to = f"{choices.scale(2_000, 1_000_000, 'to')} B"
     return [{"narrow": _link(ground, choices), "to": to, "for": choices.ms(AWAY_MS, "for")}]
@@ -106,6 +138,9 @@ LINKS = (
     Fault(name="lose", family="net", percent=50, most=3, draw=_lose),
     Fault(name="lose-method", family="net", percent=40, most=2, draw=_lose_method),
     Fault(name="clog", family="net", percent=40, most=3, draw=_clog),
+    Fault(name="cut-methods", family="net", percent=30, most=2, draw=_cut_methods),
+    Fault(name="clog-methods", family="net", percent=40, most=3, draw=_clog_methods),
+    Fault(name="slow-methods", family="net", percent=30, most=2, draw=_slow_methods),
     Fault(name="narrow", family="net", percent=30, most=2, draw=_narrow),
     Fault(name="hang-up", family="net", percent=40, most=3, draw=_hang_up),
     Fault(name="flip-bits", family="net", percent=20, most=2, draw=_flip_bits),

@@ -8,6 +8,7 @@ import pytest
 
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.model import ScenarioError, parse_scenario
+from sim.sometimes.points import Reached
 from storage.batch import RecordBatch
 
 HEAD = """\
@@ -24,8 +25,8 @@ steps:
 """
 
 
-def run(steps: str, transport: str = "stream", seed: int = 1) -> RunResult:
-    result = run_scenario(parse_scenario(HEAD % transport + steps), seed)
+def run(steps: str, transport: str = "stream", seed: int = 1, *, reached: Reached | None = None) -> RunResult:
+    result = run_scenario(parse_scenario(HEAD % transport + steps), seed, reached=reached)
     assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
     return result
 
@@ -67,6 +68,24 @@ def test_a_lost_method_spares_the_others() -> None:
     assert not has_line(run(f"  - {{at: 2s, {step}}}\n"), "broker 1 is fenced")
 
 
+@pytest.mark.parametrize("transport", ["stream", pytest.param("datagram", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("verb", ["cut", "clog"])
+def test_a_leader_whose_proposals_alone_do_not_travel_keeps_the_follower_that_is_away(
+    verb: str, transport: str
+) -> None:
+    steps = f"  - {{at: 2s, {verb}: leader(t/0) -> controller, only: AlterPartition, for: 2500ms}}\n"
+    steps += "  - {at: 2s, cut: follower(t/0) -> leader(t/0), only: [Fetch], for: 2500ms}\n"
+    result = run(steps, transport, reached=(points := Reached()))
+    assert has_line(result, f"{verb} leader(t/0) -> controller, AlterPartition only")
+    assert "packet-selected" in points.names()
+    assert not has_line(result, "is fenced") and not has_line(result, "3.", "in sync are")
+
+
+def test_a_fault_of_some_methods_is_the_same_run_again() -> None:
+    steps = "  - {at: 2s, clog: leader(t/0) <-> others, only: [Fetch, Produce], for: 1s}\n"
+    assert run(steps).trace_hash == run(steps).trace_hash
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("link", ["leader(t/0) -> clients", "clients -> leader(t/0)", "all -> others"])
 def test_half_open_connections_are_found_out_and_nothing_is_lost(link: str) -> None:
@@ -98,6 +117,8 @@ def test_a_process_dies_inside_its_start_and_the_one_after_it_recovers() -> None
     ("step", "words"),
     [
         ("lose: all -> others, share: 5%, only: Alter", "no method 'Alter': write one of "),
+        ("clog: all -> others, only: [Fetch, Alter]", "no method 'Alter': write one of "),
+        ("slow: all -> others, by: 1ms, only: [Fetch, Fetch]", "write each method once"),
         ("narrow: all -> others, to: 0 B", "write at least 1 B"),
         ("kill_start: producer 1, down: 1s", "producer 1 is a client"),
         ("clog: broker 9 -> others", "unknown node 'broker 9'"),

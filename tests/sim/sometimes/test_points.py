@@ -49,6 +49,7 @@ from sim.sometimes.answers import points_of_answer
 from sim.sometimes.points import POINTS, Reached
 from sim.sometimes.seen import SightingPoints
 from sim.sometimes.watched import note_end
+from sim.world.network import PacketCounts
 from tests.sim.runs.test_run import SMALL
 
 T = TopicPartition("t", 0)
@@ -207,7 +208,7 @@ def test_the_end_of_a_run_shows_what_consumers_read_twice(
 ) -> None:
     points, history = Reached(), History()
     history.reads.extend(reads)
-    note_end(points, history, Ghost(), 0)
+    note_end(points, history, Ghost(), PacketCounts())
     assert points.names() == names
 
 
