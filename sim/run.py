@@ -12,6 +12,7 @@ from typing import BinaryIO, final
 from cluster.core.controller.metadata_log import METADATA_DIRECTORY
 from cluster.core.messages import TopicPartition
 from sim.anomalies.recording import write_history
+from sim.blindfold import Blindfold
 from sim.buggify.buggify import Buggify
 from sim.bugs import install
 from sim.bundled import find_scenario
@@ -212,7 +213,9 @@ class Run:
         )
         if reached is not None:
             watch = WatchedPoints(watch, reached)
-        self.cluster = Cluster(scenario, self.world, self.trace, self.history, watch, machines)
+        self.blindfold = Blindfold(watch)
+        self.cluster = Cluster(scenario, self.world, self.trace, self.history, self.blindfold, machines)
+        self.blindfold.follow(self.cluster.network.counts)
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()
         site = Site(
@@ -241,12 +244,17 @@ class Run:
         self.faults.begin()
         while self.world.now_us < self.scenario.duration:
             self.world.run_to(min(self.world.now_us + LOOK_US, self.scenario.duration))
-            self.witness.look(self.cluster.controller.acts_since_us)
-            self.lag.look(self.cluster.brokers, self.cluster.partitions, self.world.now_us)
-            self.outages.look()
+            if not self.blindfold.is_on:
+                self._look()
             if self._is_over():
                 return self._result(replay, [], {}, self.misses.all())
         return self.end(replay)
+
+    def _look(self) -> None:
+        """Let those look who judge what lasts."""
+        self.witness.look(self.cluster.controller.acts_since_us)
+        self.lag.look(self.cluster.brokers, self.cluster.partitions, self.world.now_us)
+        self.outages.look()
 
     def _is_over(self) -> bool:
         """Whether the run ends before its time: a violation is all that is asked of it, or it has no events left."""
@@ -289,6 +297,8 @@ class Run:
             producer.finish()
         for seeker in self.cluster.seekers:
             seeker.finish()
+        if self.blindfold.is_on:
+            return self._end_unjudged(replay, unfired, never_struck)
         Convergence(self.cluster, self.jury, self.chronicle, self.witness.lives).await_rest(
             self.scenario.converge, is_over=self._is_over
         )
@@ -305,6 +315,14 @@ class Run:
         if not self.scenario.excuses:
             self._demand_no_excuse(excused)
         return self._result(replay, unfired, excused, never_struck)
+
+    def _end_unjudged(self, replay: str, unfired: list[int], never_struck: tuple[str, ...]) -> RunResult:
+        """Let the healed cluster go on for a while, in which no node may fail either."""
+        self.chronicle.tell("a bit has flipped that nobody can notice: only failures of nodes are judged")
+        end_us = self.world.now_us + self.scenario.warm_up
+        while self.world.now_us < end_us and not self._is_over():
+            self.world.run_to(min(self.world.now_us + LOOK_US, end_us))
+        return self._result(replay, unfired, {}, never_struck)
 
     def _misses(self) -> tuple[list[int], tuple[str, ...]]:
         """Returns the steps because of which the run proves nothing, and the faults that never struck, in words."""

@@ -10,6 +10,7 @@ from sim.faults.targets import Site, Targets
 from sim.scenario.link_steps import Clog, FlipBits, HangUp, Narrow
 from sim.scenario.steps import Cut, Heal, Isolate, Lose, Slow
 from sim.scenario.values import LinkPair
+from sim.world.flips import Where
 from sim.world.link import Link
 from sim.world.time import Actor
 
@@ -139,14 +140,19 @@ class LinkFaults:
         return bool(links)
 
     def flip_bits(self, step: FlipBits) -> bool:
-        """Set the share of messages with records in which a bit flips."""
+        """Set the share of messages in which a bit flips, and where."""
         assert 0 <= step.share <= 100, step.share
         links = self._targets.links(step.flip_bits, step)
         for link in links:
-            link.flip_percent = step.share
+            link.flip_percent, link.flip_where = step.share, Where(step.where)
         if links:
             what = step.flip_bits.text
-            self._site.tell(f"flip a bit in {step.share}% of the messages with records on {what}")
+            of = {
+                "records": " with records",
+                "structure": ", so that they are none,",
+                "anywhere": ", anywhere,",
+            }
+            self._site.tell(f"flip a bit in {step.share}% of the messages{of[step.where]} on {what}")
             self._for_a_while(links, step.lasting, f"{what} flips no bits any more", _flip_nothing)
         return bool(links)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from sim.scenario.base import FOR, FOR_DISK, ONLY, Named, Step
@@ -28,16 +30,23 @@ class Narrow(Step):
 
 
 class FlipBits(Step):
-    """Flips a bit in the records of some messages on a link, past the checksum of TCP, as a bad network card does.
+    """Flips a bit of some messages on a link, past the checksum of TCP, as a bad network card does.
 
-    Brokers, followers and consumers check each batch, refuse it, and it is sent again. What is around the batches of a
-    message has no checksum, here as in Kafka, and stays as it is.
+    In `records`, brokers, followers and consumers check each batch, refuse it, and it is sent again. Without the
+    `structure` of a message nobody can read it: its stream or call ends, and what was in flight is sent again.
+
+    What else is in a message has no checksum, here as in Kafka: a bit that flips `anywhere` may change an offset, an
+    epoch or an error, and is believed. From the first such bit on, nothing is promised and nothing judged but that no
+    node fails. TLS would find every such bit.
     """
 
     verb = "flip_bits"
 
     flip_bits: LinkField = Field(description="The links that flip bits.")
-    share: Percent = Field(description="In which share of their messages with records.")
+    share: Percent = Field(description="In which share of their messages.")
+    where: Literal["records", "structure", "anywhere"] = Field(
+        default="records", repr=False, description="Which bits of a message may flip."
+    )
     lasting: Duration | None = Field(default=None, alias="for", description=FOR)
 
 

@@ -73,6 +73,8 @@ _PROMISES = {
     "read-again": "a consumer read an offset again after later ones",
     "written-twice": "a record of a producer that is not idempotent was written twice",
     "packet-lost": "the network lost a packet",
+    "frame-unreadable": "a bit of a frame flipped, and it was no message any more",
+    "frame-unchecked": "a bit of a frame flipped that no checksum covers",
     "packet-selected": "a link kept back or lost packets of one method, and carried others",
 }
 _ANSWERS = {

@@ -119,6 +119,8 @@ def note_end(reached: Reached, history: History, ghost: Ghost, packets: PacketCo
         "read-again": lambda: _reads_again(history),
         "written-twice": lambda: _is_written_twice(history),
         "packet-lost": lambda: packets.lost > 0,
+        "frame-unreadable": lambda: packets.unreadable > 0,
+        "frame-unchecked": lambda: packets.unchecked > 0,
         "packet-selected": lambda: packets.selected > 0,
         "excused-disks": lambda: any("lost it" in excuse.reason for excuse in ghost.excuses),
         "excused-unclean": lambda: any("unclean" in excuse.reason for excuse in ghost.excuses),

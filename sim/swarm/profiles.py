@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from sim.scenario.disk_steps import DiskStep
+from sim.scenario.link_steps import FlipBits
 from sim.scenario.model import Scenario, TopicModel
 from sim.scenario.steps import PartialWrite, Power
 from sim.swarm.choices import Choices
@@ -70,6 +71,8 @@ def over_budget(scenario: Scenario, profile: Profile) -> Iterator[str]:
     for number, step in enumerate(scenario.steps, start=1):
         if isinstance(step, DiskStep) and step.loses_synced:
             yield f"step {number}: {step.verb} of {step.target_text} may take what was synced"
+        if isinstance(step, FlipBits) and step.where == "anywhere":
+            yield f"step {number}: a bit flips on {step.target_text} where no checksum covers it"
     if may_lose_writes(scenario, profile):
         return
     for number, step in enumerate(scenario.steps, start=1):

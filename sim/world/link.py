@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import final
 
+from sim.world.flips import Where
 from sim.world.packets import Connection, Packet
 from sim.world.streams import Stream
 from sim.world.time import Actor
@@ -39,6 +40,7 @@ class Link:
         "cuts",
         "extra_us",
         "flip_percent",
+        "flip_where",
         "flips",
         "free_at_us",
         "generation",
@@ -70,8 +72,9 @@ class Link:
         self.loss_percent = 0
         # The only methods, such as `AlterPartition`, whose packets are lost; empty: those of all.
         self.lost_methods: Collection[str] = ()
-        # The share of frames with records in which a bit flips; the draws of that are made when it first happens.
+        # The share of frames in which a bit flips, and where; the draws of that are made when it first happens.
         self.flip_percent = 0
+        self.flip_where = Where.RECORDS
         self.flips: Stream | None = None
         # The number of faults that clog the link now, all of it or one method, and what waits for their end, in order.
         self.clogs = 0

@@ -9,10 +9,11 @@ adversarial: there is no connection, and every packet may be lost, delivered twi
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
 from typing import final
 
 from sim.buggify.links import LinkPoints
-from sim.world.flips import flip_in_records
+from sim.world.flips import Where, flip_anywhere, flip_in_records, flip_in_structure, is_readable
 from sim.world.link import Hold, Link
 from sim.world.packets import Channel, Connection, Endpoint, Kind, Packet, Reachability
 from sim.world.streams import Stream
@@ -36,12 +37,14 @@ class Transport(Enum):
 class PacketCounts:
     """How many packets faults of the network have struck in a run."""
 
-    __slots__ = ("lost", "selected")
+    __slots__ = ("lost", "selected", "unchecked", "unreadable")
 
     def __init__(self) -> None:
         self.lost = 0
         # Kept back or lost because of their method, while others passed.
         self.selected = 0
+        # Frames with a bit flipped so that they are no message, and those where it may be anywhere.
+        self.unreadable = self.unchecked = 0
 
 
 @final
@@ -75,7 +78,9 @@ class Network:
         self._endpoints[endpoint.node_id] = endpoint
 
     def name_of(self, node_id: int) -> str:
-        return self._endpoints[node_id].name
+        endpoint = self._endpoints.get(node_id)
+        assert endpoint is not None or self.counts.unchecked, node_id
+        return f"node-{node_id}" if endpoint is None else endpoint.name
 
     def link(self, source: int, target: int) -> Link:
         link = self._links.get((source, target))
@@ -108,11 +113,16 @@ class Network:
         channel: Channel | None = None, data: bytes = b"",
     ) -> None:  # fmt: skip
         """Send a packet in `wait_us`, when the sender has ended its step, unless it is killed before."""
+        if connection.target not in self._endpoints:
+            # A flipped bit has named a node that there is not: nobody answers.
+            assert self.counts.unchecked, connection.target
+            return
         dialer, target = connection.dialer, self._endpoints[connection.target]
         source, other = (dialer, target) if to_target else (target, dialer)
         link = self.link(source.node_id, other.node_id)
         if link.flip_percent and kind is Kind.FRAME:
-            data = self._flipped(link, data)
+            assert channel is not None, kind
+            data = self._flipped(link, channel.path, data, to_target=to_target)
         packet = Packet(
             kind, connection, to_target, channel, data, source.sender, self._world.now_us + wait_us
         )
@@ -155,14 +165,24 @@ class Network:
         assert link.free_at_us >= sent_us, (link.free_at_us, sent_us)
         return link.free_at_us - sent_us
 
-    def _flipped(self, link: Link, data: bytes) -> bytes:
-        """Returns the frame as it arrives: a link that flips bits changes a share of those with records."""
+    def _flipped(self, link: Link, path: str, data: bytes, *, to_target: bool) -> bytes:
+        """Returns the frame as it arrives: a link that flips bits changes a share of those where it may."""
         if link.flips is None:
             link.flips = Stream(self._world.draws, "flips", f"{link.source}->{link.target}")
-        if (
-            link.flips.below(100) >= link.flip_percent
-            or (flipped := flip_in_records(data, link.flips)) is None
-        ):
+        if link.flips.below(100) >= link.flip_percent:
+            return data
+        flipped: bytes | None = None
+        match link.flip_where:
+            case Where.RECORDS:
+                flipped = flip_in_records(data, link.flips)
+            case Where.STRUCTURE:
+                is_sound = partial(is_readable, path, to_target=to_target)
+                flipped = flip_in_structure(data, is_sound, link.flips)
+                self.counts.unreadable += flipped is not None
+            case Where.ANYWHERE:
+                flipped = flip_anywhere(data, link.flips) if data else None
+                self.counts.unchecked += flipped is not None
+        if flipped is None:
             return data
         self._trace.fields(
             self._world.now_us, "network", "flipped", (("from", link.source), ("to", link.target))

@@ -122,6 +122,14 @@ def _flip_bits(ground: Ground, choices: Choices) -> list[Part]:
     return [{"flip_bits": _link(ground, choices), "share": share, "for": choices.ms(AWAY_MS, "for")}]
 
 
+def _flip_structure(ground: Ground, choices: Choices) -> list[Part]:
+    return [step | {"where": "structure"} for step in _flip_bits(ground, choices)]
+
+
+def _flip_anywhere(ground: Ground, choices: Choices) -> list[Part]:
+    return [step | {"where": "anywhere"} for step in _flip_bits(ground, choices)]
+
+
 def _heal(ground: Ground, choices: Choices) -> list[Part]:
     return [{"heal": "all"}]
 
@@ -144,5 +152,10 @@ LINKS = (
     Fault(name="narrow", family="net", percent=30, most=2, draw=_narrow),
     Fault(name="hang-up", family="net", percent=40, most=3, draw=_hang_up),
     Fault(name="flip-bits", family="net", percent=20, most=2, draw=_flip_bits),
+    Fault(name="flip-structure", family="net", percent=25, most=2, draw=_flip_structure),
+    Fault(
+        name="flip-anywhere", family="net", percent=15, most=1, draw=_flip_anywhere,
+        is_possible=lambda ground: ground.profile.excuses,
+    ),
     Fault(name="heal", family="net", percent=10, most=1, draw=_heal),
 )  # fmt: skip

@@ -6,6 +6,9 @@ from io import BytesIO
 
 import pytest
 
+from cluster.core.controller.controller import Controller
+from cluster.core.effects import Effect
+from cluster.core.events import Event
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.model import ScenarioError, parse_scenario
 from sim.sometimes.points import Reached
@@ -156,3 +159,45 @@ def test_a_follower_that_takes_records_with_a_flipped_bit_is_found(monkeypatch: 
     steps = FLIPS % "leader(t/0) -> follower(t/0)"
     result = run_scenario(parse_scenario(HEAD % "stream" + steps), 1)
     assert result.verdict is Verdict.VIOLATED
+
+
+EVERYWHERE = "".join(
+    f"  - {{at: 2s, flip_bits: {link}, share: 20%, for: 3s, where: WHERE}}\n"
+    for link in ("leader(t/0) <-> others", "controller <-> others", "follower(t/0) <-> clients")
+)
+
+
+@pytest.mark.parametrize("transport", ["stream", "datagram"])
+def test_messages_that_nobody_can_read_are_sent_again_and_nothing_is_lost(transport: str) -> None:
+    result = run(EVERYWHERE.replace("WHERE", "structure"), transport, reached=(points := Reached()))
+    assert "frame-unreadable" in points.names() and "frame-unchecked" not in points.names()
+    assert result.operations["ok"] == sum(result.operations.values()) and has_line(
+        result, "every replica agrees"
+    )
+
+
+@pytest.mark.parametrize("transport", ["stream", pytest.param("datagram", marks=pytest.mark.slow)])
+def test_no_node_fails_by_a_bit_that_nobody_can_notice_and_nothing_else_is_judged(transport: str) -> None:
+    steps = EVERYWHERE.replace("WHERE", "anywhere")
+    for seed in range(3):
+        result = run(steps, transport, seed, reached=(points := Reached()))
+        assert "frame-unchecked" in points.names() and has_line(result, "only failures of nodes are judged")
+    assert run(steps, transport, seed).trace_hash == result.trace_hash
+
+
+def test_a_node_that_fails_after_a_bit_that_nobody_can_notice_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole, begun_ms = Controller.step, list[int]()
+
+    def step(controller: Controller, now_ms: int, event: Event) -> list[Effect]:
+        begun_ms.append(now_ms)
+        if now_ms >= begun_ms[0] + 4_000:
+            raise RuntimeError("a frame has ended it")
+        return whole(controller, now_ms, event)
+
+    monkeypatch.setattr(Controller, "step", step)
+    text = HEAD % "stream" + EVERYWHERE.replace("WHERE", "anywhere")
+    result = run_scenario(parse_scenario(text), 1)
+    assert has_line(result, "only failures of nodes are judged")
+    assert {each.checker for each in result.violations} == {"no-failure"}

@@ -213,6 +213,10 @@ def small(
             small(step="partial_write: broker 1, log: t/0, byte: 7 B, keep: torn"),
             "step 1: a partial write and a power loss that keeps torn",
         ),
+        (
+            small(step="flip_bits: clients -> broker 1, share: 1%, where: anywhere"),
+            "step 1: a bit flips on clients -> broker 1 where no checksum covers it",
+        ),
         # A flush before each acknowledgement does not help a producer that waits for the leader's memory only.
         (
             small(config="flush.messages: 1", acks="1", step="power: all, keep: none"),
@@ -231,6 +235,7 @@ def test_what_is_over_the_budget_is_named(scenario: Scenario, what: str) -> None
     [
         small(),
         small(step="power: all, keep: all"),
+        small(step="flip_bits: clients -> broker 1, share: 1%, where: structure"),
         small(step="power: controller, keep: none"),
         small(config="flush.messages: 1", step="power: all, keep: none"),
         small(step="partial_write: broker 1, log: t/0, byte: 7 B"),
