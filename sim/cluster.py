@@ -16,7 +16,7 @@ from sim.buggify.links import LinkPoints
 from sim.disk import SimDisk
 from sim.disk.costs import DiskCosts
 from sim.faults.topics import create_request
-from sim.hosts.clients import ConsumerShell, ProducerShell, ProducerWatcher, TopicAdminShell
+from sim.hosts.clients import ConsumerShell, ConsumerWatcher, ProducerShell, ProducerWatcher, TopicAdminShell
 from sim.hosts.history import History
 from sim.hosts.node import MakeCore, Node, NodeCore, NodeWatcher, log_directories, new_disk
 from sim.hosts.seekers import SeekerShell
@@ -36,7 +36,7 @@ CONTROLLER = "controller"
 COARSE_MS = 10
 
 
-class ClusterWatcher(NodeWatcher, ProducerWatcher, Protocol):
+class ClusterWatcher(NodeWatcher, ProducerWatcher, ConsumerWatcher, Protocol):
     """The watcher of every node and client."""
 
 

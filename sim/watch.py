@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import final
 
 from cluster.core.broker.broker import Broker
+from cluster.core.client.config import OffsetReset
+from cluster.core.client.consumer import Start
+from cluster.core.client.effects import ConsumerEffect
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Observe, Send
 from cluster.core.messages import (
@@ -13,8 +16,10 @@ from cluster.core.messages import (
     FetchRequest,
     FetchResponse,
     ResponseBody,
+    TopicPartition,
 )
 from sim.checkers.calls import Calls
+from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.ghost import NO_END
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.present_lives import PresentLives
@@ -45,6 +50,7 @@ class Watch:
         self._jury = witness.jury
         self._lives = PresentLives(witness.jury)
         self._proposals = Proposals(witness.jury)
+        self._positions = ConsumerPositions(witness.jury)
         self._reported_excuses = 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
@@ -60,8 +66,18 @@ class Watch:
         self._lag.on_observes(shell, observes)
         if isinstance(shell, Node):
             self._metadata.on_observes(shell, observes)
+            # A proposal of this step leaves after its observations.
+            if all(observe.kind != "isr.proposed" for observe in observes):
+                self._look_at_proposals(shell)
         self._report_excuses()
         self._lookout.look()
+
+    def _look_at_proposals(self, node: Node) -> None:
+        """Show what leaders make of their proposals: what a step has changed is seen in it, or in one of the next."""
+        if isinstance(node.core, Broker):
+            calm_since_us = max(node.resumed_us, node.still_until_us)
+            life = (node.node_id, node.life_number)
+            self._proposals.look(life, node.core.replicas(), calm_since_us=calm_since_us)
 
     def _report_excuses(self) -> None:
         excuses = self._jury.ghost.excuses
@@ -75,7 +91,7 @@ class Watch:
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives an answer of a node or client as it leaves."""
         self._calls.on_reply(shell, exchange, body)
-        self._witness.on_reply(shell.node_id, exchange, body)
+        self._witness.on_reply(shell, exchange, body)
         if isinstance(body, FetchResponse):
             self._note_wait(shell, exchange)
             if isinstance(exchange.body, FetchRequest):
@@ -94,9 +110,13 @@ class Watch:
             self._parked.on_idle_answer(shell.name)
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
+        """Receives a call as it leaves a core."""
         self._calls.on_sent(shell, effect, target)
+        self._positions.on_sent(shell.name, effect.call, effect.body)
         if isinstance(effect.body, AlterPartitionRequest):
-            self._proposals.on_sent((shell.node_id, shell.life_number), effect.call, effect.body)
+            life = (shell.node_id, shell.life_number)
+            waits_for = _maximal_isr(shell.core, effect.body.topic_partition)
+            self._proposals.on_sent(life, effect.call, effect.body, waits_for)
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         self._calls.on_accepted(shell, exchange)
@@ -105,8 +125,18 @@ class Watch:
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         self._calls.on_answered(shell, call, body)
+        self._positions.on_answered(shell.name, call, body)
         if self._proposals.are_open:
-            self._proposals.on_answered((shell.node_id, shell.life_number), call)
+            self._proposals.on_answered((shell.node_id, shell.life_number), call, body)
+
+    def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
+        self._positions.on_begun(shell.name, policy)
+
+    def on_sought(self, shell: Shell, topic_partition: TopicPartition, start: Start) -> None:
+        self._positions.on_sought(shell.name, topic_partition, start if isinstance(start, int) else None)
+
+    def on_told(self, shell: Shell, effect: ConsumerEffect) -> None:
+        self._positions.on_told(shell.name, effect)
 
     def on_metadata(self, node: Node) -> None:
         self._metadata.on_metadata(node)
@@ -142,6 +172,12 @@ class Watch:
             damage = shell.damage if isinstance(shell, Node) else ""
             self._witness.on_died(shell.node_id, lost_power=lost_power, damage=damage)
             self._report_excuses()
+
+
+def _maximal_isr(core: object, topic_partition: TopicPartition) -> tuple[int, ...]:
+    """Returns whom the high watermark waits for at the end of the step; nobody where the broker leads no more."""
+    replica = core.replicas().get(topic_partition) if isinstance(core, Broker) else None
+    return () if replica is None else replica.maximal_isr
 
 
 def _is_without_disk(shell: Shell) -> bool:

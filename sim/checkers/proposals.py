@@ -1,39 +1,83 @@
-"""The limit of a leader's proposals to the controller: one at a time."""
+"""What leaders do with their proposals to the controller: one at a time, kept until its outcome is known."""
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, final
 
-from cluster.core.messages import AlterPartitionRequest
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, TopicPartition
 from sim.checkers.base import Jury
 
 # A node, and its life.
 Life = tuple[int, int]
+# The errors after which the controller has not made the change, and will not make it.
+_REFUSALS = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+# How long an answer may wait for the events before it.
+SLACK_US = 1_000_000
+
+
+class LeaderView(Protocol):
+    """The part of a replica that is read; the sets are empty unless it leads."""
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def partition_epoch(self) -> int: ...
+
+    @property
+    def maximal_isr(self) -> tuple[int, ...]: ...
+
+    @property
+    def committed_isr(self) -> tuple[int, ...]: ...
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class Proposal:
+    """The last proposal of a leader, and the replicas that its high watermark waited for when it was sent."""
+
+    call: int
+    leader_epoch: int
+    partition_epoch: int
+    waits_for: tuple[int, ...]
+    is_accepted: bool = False
+    refused_us: int | None = None
 
 
 @final
 class Proposals:
-    """Judges each proposal of an in-sync set: the leader of an epoch has no other one without an answer (I5).
+    """Judges each proposal of an in-sync set, and what its leader makes of the answer.
 
-    Two at a time could reach the controller in the other order, and the leader would not know which set is committed.
+    The leader of an epoch has no other proposal without an answer (I5): two at a time could reach the controller in the
+    other order, and the leader would not know which set is committed. As long as the outcome is unknown, the leader
+    waits for all that may be in sync: those of the committed set, and the joiner (ISR-6, KIP-497). It waits no longer
+    for a joiner that was refused, or that joins a set which is not the committed one any more.
     """
 
     name = "one-proposal"
+    outcome_name = "proposal-outcomes"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
         # The partition and leader epoch of each proposal that has no answer, by life and call.
-        self._open: dict[Life, dict[int, tuple[str, int]]] = {}
+        self._open: dict[Life, dict[int, tuple[TopicPartition, int]]] = {}
+        # The last proposal of each leader, by life and partition.
+        self._last: dict[Life, dict[TopicPartition, Proposal]] = {}
 
     @property
     def are_open(self) -> bool:
         """Whether any proposal may have no answer."""
         return bool(self._open)
 
-    def on_sent(self, life: Life, call: int, body: AlterPartitionRequest) -> None:
-        """Receives a proposal as it leaves the core."""
+    def on_sent(
+        self, life: Life, call: int, body: AlterPartitionRequest, waits_for: tuple[int, ...] = ()
+    ) -> None:
+        """Receives a proposal as it leaves the core, which waits for these replicas since."""
         proposals = self._open.setdefault(life, {})
-        proposed = (str(body.topic_partition), body.leader_epoch)
+        proposed = (body.topic_partition, body.leader_epoch)
         if proposed in proposals.values():
             what = (
                 f"broker {life[0]} proposes an ISR in epoch {proposed[1]} beside a proposal without an answer"
@@ -41,16 +85,63 @@ class Proposals:
             self._jury.report(self.name, f"{proposed[0]}: {what}")
         assert call not in proposals, (life, call)
         proposals[call] = proposed
+        self._last.setdefault(life, {})[body.topic_partition] = Proposal(
+            call=call,
+            leader_epoch=body.leader_epoch,
+            partition_epoch=body.partition_epoch,
+            waits_for=waits_for,
+        )
 
-    def on_answered(self, life: Life, call: int) -> None:
+    def on_answered(self, life: Life, call: int, body: object = None) -> None:
         """Receives the end of a call, by its answer or by a failure."""
         proposals = self._open.get(life)
-        if proposals is not None:
-            proposals.pop(call, None)
-            if not proposals:
-                del self._open[life]
+        proposed = None if proposals is None else proposals.pop(call, None)
+        if proposals is not None and not proposals:
+            del self._open[life]
+        if proposed is None or not isinstance(body, AlterPartitionResponse):
+            return
+        last = self._last[life].get(proposed[0])
+        if last is not None and last.call == call:
+            last.is_accepted = body.error is ErrorCode.NONE
+            last.refused_us = self._jury.now_us() if body.error in _REFUSALS else None
 
     def on_end(self, node: int) -> None:
         """Forget the proposals of the node's lives that have ended."""
         for life in [life for life in self._open if life[0] == node]:
             del self._open[life]
+        for life in [life for life in self._last if life[0] == node]:
+            del self._last[life]
+
+    def look(self, life: Life, replicas: Mapping[TopicPartition, LeaderView], *, calm_since_us: int) -> None:
+        """Judge the leaders of a node at the end of a step; it stood still until `calm_since_us`."""
+        lasting = self._last.get(life)
+        if not lasting:
+            return
+        for topic_partition, last in list(lasting.items()):
+            replica = replicas.get(topic_partition)
+            if replica is None or not replica.maximal_isr or replica.leader_epoch != last.leader_epoch:
+                del lasting[topic_partition]
+                continue
+            what = self._wrong_outcome(last, replica, calm_since_us)
+            if what:
+                self._jury.report(self.outcome_name, f"{topic_partition}: leader {life[0]} {what}")
+            if what or last.is_accepted or replica.partition_epoch != last.partition_epoch:
+                del lasting[topic_partition]
+
+    def _wrong_outcome(self, last: Proposal, replica: LeaderView, calm_since_us: int) -> str:
+        """Returns what the leader has made of its last proposal, if it is wrong."""
+        waits_for, committed = list(replica.maximal_isr), list(replica.committed_isr)
+        epochs = f"in partition epoch {replica.partition_epoch}"
+        if replica.partition_epoch != last.partition_epoch:
+            if waits_for != committed:
+                since = f"as it proposed in {last.partition_epoch}"
+                return f"waits for {waits_for} {epochs}, {since}; committed is {committed}"
+        elif last.refused_us is not None:
+            late_us = self._jury.now_us() - max(last.refused_us, calm_since_us)
+            if waits_for != committed and late_us > SLACK_US:
+                return f"waits for {waits_for} {epochs}; that was refused, and committed is {committed}"
+        elif not last.is_accepted and waits_for != list(last.waits_for):
+            return (
+                f"waits for {waits_for} {epochs}; it may have {list(last.waits_for)}, which was not refused"
+            )
+        return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sim.checkers.acknowledged import AcknowledgedIsCommitted, AcknowledgedIsDurable
 from sim.checkers.base import Checker
 from sim.checkers.committed_prefix import CommittedPrefix
+from sim.checkers.divergence import DivergenceIsTold
 from sim.checkers.durability import CleanStopKeepsAll, RecoveryPointIsDurable
 from sim.checkers.elections import ElectedByRule
 from sim.checkers.epochs_rise import EpochsOfRolesRise
@@ -50,6 +51,7 @@ ONLINE: tuple[type[Checker], ...] = (
     OffsetAnswersAreTrue,
     NoneWaitsInVain,
     OneEpochOnBothSides,
+    DivergenceIsTold,
     RecoveryKeepsSoundPrefix,
     RecoveryPointIsDurable,
     CleanStopKeepsAll,

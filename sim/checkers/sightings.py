@@ -210,6 +210,16 @@ class Waits(NamedTuple):
     appends: tuple[tuple[int, int], ...]
 
 
+class FetchesWait(NamedTuple):
+    """The fetches of a partition that wait at a broker after its role has changed: the leader epoch of each."""
+
+    broker: int
+    partition: str
+    # The leader epoch in which the broker leads or follows now.
+    epoch: int
+    epochs: tuple[int, ...]
+
+
 class Served(NamedTuple):
     """Batches sent to a consumer, with the high watermark that the answer states."""
 
@@ -247,6 +257,21 @@ class Fetched(NamedTuple):
     replica: int
     asked_epoch: int
     epoch: int
+
+
+class DivergenceJudged(NamedTuple):
+    """A leader's answer to a fetch that names the epoch of what was read last, with the epochs that the leader knows.
+
+    `told` is the epoch and the end offset where the answer says that the logs part; None if it does not say so.
+    """
+
+    broker: int
+    partition: str
+    fetch_offset: int
+    last_fetched_epoch: int
+    told: tuple[int, int] | None
+    starts: EpochStarts
+    log_end_offset: int
 
 
 class Died(NamedTuple):
@@ -327,9 +352,11 @@ Sighting = (
     | EpochsSeen
     | Acknowledged
     | Waits
+    | FetchesWait
     | Served
     | OffsetLookedUp
     | Fetched
+    | DivergenceJudged
     | Died
     | StoppedCleanly
     | Loaded

@@ -5,17 +5,17 @@ from typing import final
 
 from sim.checkers.base import Checker, Judge
 from sim.checkers.ghost import PartitionGhost
-from sim.checkers.sightings import Waits
+from sim.checkers.sightings import FetchesWait, Waits
 
 
 @final
 class NoneWaitsInVain(Checker):
-    """No append waits after its leader epoch, or after what it waits for: each is told its outcome (PRO-1, PRO-5)."""
+    """No append or fetch waits after its leader epoch, nor an append after what it waits for (PRO-1, PRO-5, PRO-8)."""
 
     name = "waits-in-vain"
 
     def judges(self) -> Mapping[type, Judge]:
-        return {Waits: self._on_waits}
+        return {Waits: self._on_waits, FetchesWait: self._on_fetches_wait}
 
     def _on_waits(self, partition: PartitionGhost, sighting: Waits) -> str | None:
         for epoch, last_offset in sighting.appends:
@@ -27,4 +27,11 @@ class NoneWaitsInVain(Checker):
             else:
                 continue
             return f"{partition.name}: at broker {sighting.broker} an append {what}"
+        return None
+
+    def _on_fetches_wait(self, partition: PartitionGhost, sighting: FetchesWait) -> str | None:
+        for epoch in sighting.epochs:
+            if epoch != sighting.epoch:
+                what = f"a fetch of epoch {epoch} waits, and the broker is in epoch {sighting.epoch}"
+                return f"{partition.name}: at broker {sighting.broker} {what}"
         return None

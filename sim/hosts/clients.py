@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, final
 
 from cluster.core.client.config import ConsumerConfig, OffsetReset, ProducerConfig
-from cluster.core.client.consumer import ConsumerCore
+from cluster.core.client.consumer import ConsumerCore, Start
 from cluster.core.client.effects import (
+    ConsumerEffect,
     Delivered,
     EndOfPartition,
     Fetched,
@@ -55,6 +56,19 @@ class ProducerWatcher(Watcher, Protocol):
 
     def on_acknowledged(self, partition: str) -> None:
         """Receives the partition of a record whenever a producer gets its acknowledgement."""
+
+
+class ConsumerWatcher(Watcher, Protocol):
+    """The watcher of a consumer, which also receives what passes between the consumer and its user."""
+
+    def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
+        """Receives the begin of a life of a consumer, with its auto.offset.reset."""
+
+    def on_sought(self, shell: Shell, topic_partition: TopicPartition, start: Start) -> None:
+        """Receives where the user sends the consumer."""
+
+    def on_told(self, shell: Shell, effect: ConsumerEffect) -> None:
+        """Receives what the consumer tells its user, before the user acts on it."""
 
 
 TopicRequest = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest
@@ -307,7 +321,7 @@ class ConsumerShell(ClientShell):
     """
 
     def __init__(
-        self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
+        self, world: World, network: Network, trace: Trace, watcher: ConsumerWatcher, *, name: str, node_id: int,
         bootstrap: tuple[int, ...], model: ConsumerModel, partitions: int, history: History,
         clock: Clock | None = None,
     ) -> None:  # fmt: skip
@@ -316,6 +330,7 @@ class ConsumerShell(ClientShell):
         )
         self.partitions = [TopicPartition(model.topic, partition) for partition in range(partitions)]
         self._history = history
+        self._consumer_watcher = watcher
         self.positions: dict[str, int] = {}
         self._actions[Fetched] = self._on_fetched
         self._actions[PositionReset] = self._on_position
@@ -338,9 +353,12 @@ class ConsumerShell(ClientShell):
             config = consumer_config(self.points.buggify, self.name, config)
         self.consumer = ConsumerCore(config)
         self.core = self.consumer
-        starts: list[tuple[TopicPartition, int | OffsetReset]] = [
+        starts: list[tuple[TopicPartition, Start]] = [
             (each, self.positions.get(str(each), OffsetReset.EARLIEST)) for each in self.partitions
         ]
+        self._consumer_watcher.on_begun(self, config.auto_offset_reset)
+        for each, start in starts:
+            self._consumer_watcher.on_sought(self, each, start)
         self.perform(self.consumer.assign(self.clock.now_ms(), starts))
 
     def _forget_all(self, *, is_orderly: bool) -> None:
@@ -352,6 +370,7 @@ class ConsumerShell(ClientShell):
         partition = texts.shared(str(effect.topic_partition))
         position = self.positions[partition]
         assert position < effect.next_offset, (self.name, partition, position, effect.next_offset)
+        self._consumer_watcher.on_told(self, effect)
         self.trace.fields(
             self.world.now_us, self.name, "read",
             (("partition", partition), ("next_offset", effect.next_offset), ("records", len(effect.records)),
@@ -381,6 +400,7 @@ class ConsumerShell(ClientShell):
         self._move_to(partition, position)
 
     def _on_position(self, effect: PositionReset) -> None:
+        self._consumer_watcher.on_told(self, effect)
         self._jump_to(str(effect.topic_partition), effect.offset)
 
     def _on_truncated(self, effect: Truncated) -> None:
@@ -388,6 +408,7 @@ class ConsumerShell(ClientShell):
         position = self.positions[partition]
         assert effect.from_offset == position, (self.name, partition, effect.from_offset, position)
         assert effect.to_offset <= position, (self.name, partition, effect.to_offset, position)
+        self._consumer_watcher.on_told(self, effect)
         self._jump_to(partition, effect.to_offset)
         self.trace.fields(
             self.world.now_us, self.name, "consumer_truncated",

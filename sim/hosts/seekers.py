@@ -12,8 +12,8 @@ from cluster.core.client.consumer import ConsumerCore, Start
 from cluster.core.client.effects import EndOfPartition, Fetched, PositionLost, PositionReset, Truncated
 from cluster.core.client.starts import AtTime, BeforeEnd
 from cluster.core.messages import TopicPartition
+from sim.hosts.clients import ConsumerWatcher
 from sim.hosts.lives import ClientShell
-from sim.hosts.shell import Watcher
 from sim.scenario.model import SeekerModel
 from sim.world.clock import Clock
 from sim.world.network import Network
@@ -23,6 +23,8 @@ from sim.world.trace import Trace
 
 # How far back a time is that is looked up, and how many records before the end.
 _MOST_BACK_MS, _MOST_BEFORE_END = 6_000, 60
+# The offsets that are guessed: the first ones, and such as the log of a run reaches late or never.
+_OFFSETS = (0, 0, 5, 300, 1_000_000)
 # Which look-ups are drawn, of seven: the end is where a new leader knows least.
 _LATEST, _EARLIEST, _BEFORE_END = (0, 1), (2,), (3,)
 
@@ -32,14 +34,17 @@ class SeekerShell(ClientShell):
     """A consumer that looks up a drawn place in one partition after the other, and reads once from there."""
 
     def __init__(
-        self, world: World, network: Network, trace: Trace, watcher: Watcher, *, name: str, node_id: int,
+        self, world: World, network: Network, trace: Trace, watcher: ConsumerWatcher, *, name: str, node_id: int,
         bootstrap: tuple[int, ...], model: SeekerModel, partitions: int, clock: Clock | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap, clock=clock
         )
+        self._consumer_watcher = watcher
         self._partitions = [TopicPartition(model.topic, partition) for partition in range(partitions)]
         self._every_us, self._turn, self._is_finished = model.every, 0, False
+        # Whether it also goes to offsets that may be out of range.
+        self._guesses = model.out_of_range is not None
         self._places = Stream(world.draws, "seek", name)
         # Where the last look-up of each partition has sent this client.
         self._found: dict[TopicPartition, int] = {}
@@ -49,7 +54,7 @@ class SeekerShell(ClientShell):
         self._actions[PositionLost] = self._on_lost
         self._actions[EndOfPartition] = self._on_end_of_partition
         self._config = ConsumerConfig(
-            auto_offset_reset=OffsetReset.LATEST,
+            auto_offset_reset=OffsetReset(model.out_of_range or "latest"),
             fetch_max_wait_ms=100,
             request_timeout_ms=1_500,
             retry_backoff_ms=100,
@@ -63,9 +68,23 @@ class SeekerShell(ClientShell):
         assert self._partitions, f"{self.name} asks about nothing"
         self.consumer = ConsumerCore(self._config)
         self.core = self.consumer
-        starts = [(each, self._place()) for each in self._partitions]
+        self._consumer_watcher.on_begun(self, self._config.auto_offset_reset)
+        starts = [(each, self._place_in(each)) for each in self._partitions]
         self.perform(self.consumer.assign(self.clock.now_ms(), starts))
         self.world.after(self.actor, self._every_us, self._on_pace, self.life_number)
+
+    def _place_in(self, topic_partition: TopicPartition) -> Start:
+        """Draws where to go in the partition: a place that is looked up or, where the model says so, an offset."""
+        self._found.pop(topic_partition, None)
+        place = self._offset() if self._guesses and self._places.below(3) == 0 else self._place()
+        if isinstance(place, int):
+            self._found[topic_partition] = place
+        self._consumer_watcher.on_sought(self, topic_partition, place)
+        return place
+
+    def _offset(self) -> int:
+        """Draws an offset at which a log may have nothing: its records may be deleted, or are yet to come."""
+        return _OFFSETS[self._places.below(len(_OFFSETS))]
 
     def _place(self) -> Start:
         """Draws what is looked up next."""
@@ -84,15 +103,16 @@ class SeekerShell(ClientShell):
         if not self.paused:
             asked = self._partitions[self._turn % len(self._partitions)]
             self._turn += 1
-            self._found.pop(asked, None)
             self._wait_us = 0
-            self.perform(self.consumer.seek(self.clock.now_ms(), asked, self._place()))
+            place = self._place_in(asked)
+            self.perform(self.consumer.seek(self.clock.now_ms(), asked, place))
         self.world.after(self.actor, self._every_us, self._on_pace, self.life_number)
 
     def _forget_all(self, *, is_orderly: bool) -> None:
         self._found.clear()
 
     def _on_position(self, effect: PositionReset) -> None:
+        self._consumer_watcher.on_told(self, effect)
         self._found[effect.topic_partition] = effect.offset
         if self._is_finished:
             self.consumer.pause(effect.topic_partition)
@@ -102,12 +122,14 @@ class SeekerShell(ClientShell):
         if any(not found <= record.offset < effect.next_offset for record in effect.records):
             offsets = [record.offset for record in effect.records]
             self._fail(AssertionError(f"sent to {found}, it read {offsets} before {effect.next_offset}"))
+        self._consumer_watcher.on_told(self, effect)
         # One answer is enough; the next look-up goes on.
         self.consumer.pause(effect.topic_partition)
 
     def _on_truncated(self, effect: Truncated) -> None:
         """Go on where the log that was read and the leader's part."""
         assert effect.to_offset <= effect.from_offset, (self.name, effect)
+        self._consumer_watcher.on_told(self, effect)
         self._found[effect.topic_partition] = effect.to_offset
 
     def _on_end_of_partition(self, effect: EndOfPartition) -> None:

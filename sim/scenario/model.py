@@ -240,6 +240,10 @@ class SeekerModel(Strict):
     every: Duration = Field(
         default=parse_duration("300ms"), description="How often each of them looks up a place."
     )
+    out_of_range: Literal["earliest", "latest"] | None = Field(
+        default=None,
+        description="Where they go on from an offset that the log does not have; with it they seek such offsets too.",
+    )
 
 
 class Scenario(Strict):

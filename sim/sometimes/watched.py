@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import final
 
+from cluster.core.client.config import OffsetReset
+from cluster.core.client.consumer import Start
+from cluster.core.client.effects import ConsumerEffect
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Observe, Send
-from cluster.core.messages import CONTROLLER_ID, ResponseBody
+from cluster.core.messages import CONTROLLER_ID, ResponseBody, TopicPartition
 from sim.checkers.ghost import Ghost
 from sim.cluster import ClusterWatcher
 from sim.disk.life import Life
@@ -71,6 +74,15 @@ class WatchedPoints:
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
         self._reached.note("answer-to-nobody")
         self._watcher.on_idle_reply(shell, body)
+
+    def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
+        self._watcher.on_begun(shell, policy)
+
+    def on_sought(self, shell: Shell, topic_partition: TopicPartition, start: Start) -> None:
+        self._watcher.on_sought(shell, topic_partition, start)
+
+    def on_told(self, shell: Shell, effect: ConsumerEffect) -> None:
+        self._watcher.on_told(shell, effect)
 
     def on_metadata(self, node: Node) -> None:
         self._watcher.on_metadata(node)

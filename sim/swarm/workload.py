@@ -36,7 +36,7 @@ def draw_workload(
             producers.append(_producer(each, name, is_durable=is_durable, is_compacted=is_compacted))
         consumers.append(_consumer(own, name))
         if own.chance(45, "is sought"):
-            seekers.append({"topic": name, "every": f"{own.scale(40, 400, 'seek every')}ms"})
+            seekers.append(_seeker(own, name))
     if may_be_wide and choices.chance(15, "wide topic"):
         topics[WIDE] = {"partitions": _WIDE_PARTITIONS, "replicas": 1}
     clients: Part = {"producers": producers, "consumers": consumers}
@@ -104,6 +104,14 @@ def _consumer(choices: Choices, topic: str) -> Part:
         consumer["max_wait"] = f"{choices.pick((0, 20, 600, 1_200, 1_400), 'max wait')}ms"
         consumer["min_bytes"] = f"{choices.pick((1, 5_000, 100_000), 'min bytes')} B"
     return consumer
+
+
+def _seeker(choices: Choices, topic: str) -> Part:
+    """Returns a client that looks up places; most also seek offsets that the log may not have."""
+    seeker: Part = {"topic": topic, "every": f"{choices.scale(40, 400, 'seek every')}ms"}
+    if choices.chance(70, "guesses"):
+        seeker["out_of_range"] = choices.pick(("earliest", "latest"), "out of range")
+    return seeker
 
 
 def _producer(choices: Choices, topic: str, *, is_durable: bool, is_compacted: bool) -> Part:

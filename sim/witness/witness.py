@@ -32,7 +32,6 @@ from sim.checkers.sightings import (
     DeletedSegment,
     Died,
     EpochsSeen,
-    Fetched,
     HighWatermark,
     Loaded,
     LogStarted,
@@ -47,6 +46,7 @@ from sim.checkers.unseen import unseen_difference
 from sim.disk import SimDisk
 from sim.witness.controller_log import ControllerLog
 from sim.witness.disk_logs import DiskLogs
+from sim.witness.fetches import FetchWitness
 from sim.witness.log_reader import WRONG_CHECKSUM, LogReader
 from sim.witness.producers import Producers, ProducerStates
 from sim.world.packets import Exchange
@@ -172,6 +172,7 @@ class Witness:
         # The node that began to lead last, and its epoch, by partition.
         self._leaders: dict[str, tuple[Member, int]] = {}
         self.lives = logs.lives
+        self._fetches = FetchWitness(jury, self.lives, self._names)
         self.controller = ControllerLog(
             jury, controller_disk, directory, self._names, self._on_topic, fail_over
         )
@@ -336,6 +337,7 @@ class Witness:
         self.jury.see(BecameLeader(node.node_id, partition, epoch, int(values["log_end_offset"])))
         self._logs.leads(node.node_id, partition)
         self._look_at_appends(node, partition)
+        self._fetches.look_at_waiting(node.node_id, node.core, partition)
 
     def _look_for_unseen(self, node: Member, partition: str) -> None:
         """Stop judging a partition whose new leader cannot know where another replica's log differs from its own."""
@@ -355,6 +357,7 @@ class Witness:
         epoch = int(values["leader_epoch"])
         self.jury.see(BecameFollower(node.node_id, partition, epoch, int(values["leader"])))
         self._look_at_appends(node, partition)
+        self._fetches.look_at_waiting(node.node_id, node.core, partition)
 
     def _on_compacted(self, node: Member, partition: str, values: Values) -> None:
         self._logs.judge_compaction(node.node_id, partition, is_just_compacted=True)
@@ -480,9 +483,9 @@ class Witness:
             name = str(exchange.body.topic_partition)
             self._asked_at[exchange] = self.jury.ghost.partition(name).truth.end
 
-    def on_reply(self, node_id: int, exchange: Exchange, body: ResponseBody) -> None:
+    def on_reply(self, node: Member, exchange: Exchange, body: ResponseBody) -> None:
         """Show what a node answers to producers, followers, consumers and brokers."""
-        request = exchange.body
+        request, node_id = exchange.body, node.node_id
         if isinstance(body, MetadataResponse):
             self.controller.on_described(node_id, body)
         elif node_id == CONTROLLER_ID:
@@ -491,7 +494,7 @@ class Witness:
             self._note_acknowledged(node_id, request, body)
             self._on_produced(node_id, request.acks, body)
         elif isinstance(request, FetchRequest) and isinstance(body, FetchResponse):
-            self._on_fetched(node_id, request, body)
+            self._fetches.on_answer(node_id, node.core, request, body)
             if request.replica_id < 0:
                 self._on_served(node_id, body)
         elif isinstance(request, ListOffsetsRequest) and isinstance(body, ListOffsetsResponse):
@@ -535,13 +538,6 @@ class Witness:
         if self._logs.disk(broker).deceives:
             return True
         return reader.durable_end() > offset or reader.base_offset() > offset
-
-    def _on_fetched(self, broker: int, request: FetchRequest, body: FetchResponse) -> None:
-        for asked, answer in zip(request.partitions, body.partitions, strict=False):
-            epoch = asked.current_leader_epoch
-            name = str(answer.topic_partition)
-            if epoch >= 0 and answer.error is ErrorCode.NONE and self.lives.is_present(broker, name):
-                self.jury.see(Fetched(broker, name, request.replica_id, epoch, answer.leader_epoch))
 
     def _on_looked_up(
         self, broker: int, request: ListOffsetsRequest, body: ListOffsetsResponse, committed_before: int

@@ -22,6 +22,7 @@ from cluster.core.config import BrokerConfig
 from cluster.core.effects import Effect
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
+from cluster.core.fencing import LogView
 from cluster.core.messages import (
     NO_BROKER_EPOCH,
     AllocateProducerIdsRequest,
@@ -110,6 +111,12 @@ class Broker:
         if self._ending.is_over:
             return []
         return [(each.appended.topic_partition, each) for each in self.manager.appends.waiting()]
+
+    def waiting_fetches(self, topic_partition: TopicPartition) -> list[LogView]:
+        """Returns the topic id and leader epoch that the replica had when each fetch of it that waits was parked."""
+        if self._ending.is_over:
+            return []
+        return self.manager.fetches.waiting(topic_partition)
 
     def start(self, now_ms: int) -> list[Effect]:
         """Loads the logs, then asks for registration and metadata. Raises DirectoryInUse, StorageError, OSError."""

@@ -188,6 +188,15 @@ class FetchHandler:
         del parked.parked[parked.call]
         self._answer(parked.call, self._read_all(now_ms, parked.request, counts=False))
 
+    def waiting(self, topic_partition: TopicPartition) -> list[LogView]:
+        """Returns the views of the partition under which its fetches wait, in order of arrival, for checkers."""
+        return [
+            view
+            for _, parked in self.purgatory.watching(topic_partition)
+            for asked, view in zip(parked.request.partitions, parked.views, strict=True)
+            if asked.topic_partition == topic_partition
+        ]
+
     def answer_all(self, now_ms: int) -> None:
         """Answers all parked fetches with what there is, because the broker is ending."""
         for number in self.purgatory.numbers():

@@ -12,9 +12,11 @@ from sim.checkers.sightings import (
     DeletedSegment,
     Described,
     Died,
+    DivergenceJudged,
     Elected,
     EpochsSeen,
     Fetched,
+    FetchesWait,
     HighWatermark,
     IsrChanged,
     Loaded,
@@ -328,6 +330,30 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "an append that waits for what is committed": (
         "waits-in-vain",
         [*QUIET, Waits(1, P, 0, 5, ((0, 4), (0, 5)))],
+    ),
+    "a fetch that waits after its leader epoch": (
+        "waits-in-vain",
+        [*QUIET, FetchesWait(1, P, 0, (0, 0)), FetchesWait(1, P, 1, (1, 0))],
+    ),
+    "a fetch of an epoch that its leader lacks, and no word of it": (
+        "divergence-answers",
+        [*QUIET, DivergenceJudged(1, P, 4, 1, None, ((0, 0), (2, 5)), 9)],
+    ),
+    "a fetch beyond the end of its epoch, and no word of it": (
+        "divergence-answers",
+        [*QUIET, DivergenceJudged(1, P, 6, 0, None, ((0, 0), (2, 5)), 9)],
+    ),
+    "a fetch of an epoch that is yet to come, and no word of it": (
+        "divergence-answers",
+        [*QUIET, DivergenceJudged(1, P, 6, 3, None, ((0, 0), (2, 5)), 9)],
+    ),
+    "logs that are said to part elsewhere": (
+        "divergence-answers",
+        [*QUIET, DivergenceJudged(1, P, 6, 1, (0, 4), ((0, 0), (2, 5)), 9)],
+    ),
+    "logs that are said to part and do not": (
+        "divergence-answers",
+        [*QUIET, DivergenceJudged(1, P, 5, 0, (0, 5), ((0, 0), (2, 5)), 9)],
     ),
     "a recovery that keeps damage": ("recovery", [*QUIET, Loaded(1, P, marks(0, 5), "a header is cut")]),
     "a recovery that cuts sound batches": (

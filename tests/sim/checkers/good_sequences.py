@@ -10,9 +10,11 @@ from sim.checkers.sightings import (
     Created,
     Described,
     Died,
+    DivergenceJudged,
     Elected,
     EpochsSeen,
     Fetched,
+    FetchesWait,
     HighWatermark,
     IsrChanged,
     Loaded,
@@ -257,6 +259,16 @@ GOOD: dict[str, list[Sighting]] = {
         *REJOINING,
         IsrChanged(P, (1, 2, 3)),
     ],
+    "logs that part, and a leader that says where": [
+        *QUIET,
+        DivergenceJudged(1, P, 6, 1, (0, 5), ((0, 0), (2, 5)), 9),
+        DivergenceJudged(1, P, 6, 0, (0, 5), ((0, 0), (2, 5)), 9),
+        DivergenceJudged(1, P, 5, 0, None, ((0, 0), (2, 5)), 9),
+        # It has appended since it answered, or retention has deleted its first epochs.
+        DivergenceJudged(1, P, 9, 2, (2, 8), ((0, 0), (2, 5)), 12),
+        DivergenceJudged(1, P, 6, 1, (0, 5), ((2, 6),), 9),
+    ],
+    "fetches that wait in the present epoch": [*QUIET, FetchesWait(1, P, 0, (0, 0))],
     "an unclean election": [
         *QUIET,
         Truncated(3, P, 5, 0),

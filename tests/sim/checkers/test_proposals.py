@@ -1,8 +1,14 @@
-"""The leader of an epoch has one proposal to the controller at a time (I5)."""
+"""The leader of an epoch has one proposal at a time (I5), and waits for all whom it may admit (ISR-6)."""
 
 from __future__ import annotations
 
-from cluster.core.messages import AlterPartitionRequest, TopicPartition
+from dataclasses import dataclass
+
+import pytest
+
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, TopicPartition
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.checkers.proposals import Life, Proposals
@@ -45,3 +51,65 @@ def test_i5_other_partitions_epochs_and_lives_do_not_count() -> None:
     assert not jury.violations
     proposals.on_sent((2, 1), 2, proposal(0))
     assert len(jury.violations) == 1
+
+
+@dataclass
+class Leading:
+    """A replica that leads in epoch 0: brokers 1 and 2 are committed, and it waits for 3 too, which is to join."""
+
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    maximal_isr: tuple[int, ...] = (1, 2, 3)
+    committed_isr: tuple[int, ...] = (1, 2)
+
+
+def after(replica: Leading, answer: object = None, *, calm_since_us: int = 0) -> list[str]:
+    """Returns what is wrong two seconds after the answer to the proposal that 3 joins; None: it has none yet."""
+    times = [0]
+    jury = Jury(Ghost(), [], now_us=lambda: times[0], on_violation=lambda violation: None)
+    proposals = Proposals(jury)
+    proposals.on_sent(FIRST_LIFE, 1, proposal(0), (1, 2, 3))
+    if answer is not None:
+        proposals.on_answered(FIRST_LIFE, 1, answer)
+    times[0] = 2_000_000
+    proposals.look(FIRST_LIFE, {TopicPartition("t", 0): replica}, calm_since_us=calm_since_us)
+    return [each.checker for each in jury.violations]
+
+
+def refused(error: ErrorCode) -> AlterPartitionResponse:
+    return AlterPartitionResponse(topic_partition=TopicPartition("t", 0), error=error)
+
+
+IN_DOUBT = (
+    None,
+    TransportError(reason="no answer"),
+    refused(ErrorCode.INVALID_UPDATE_VERSION),
+    refused(ErrorCode.FENCED_LEADER_EPOCH),
+    refused(ErrorCode.REQUEST_TIMED_OUT),
+)
+
+
+@pytest.mark.parametrize("answer", IN_DOUBT)
+def test_isr6_a_joiner_is_waited_for_until_the_outcome_is_known(answer: object) -> None:
+    assert after(Leading(), answer) == []
+    assert after(Leading(maximal_isr=(1, 2)), answer) == ["proposal-outcomes"]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
+def test_isr6_a_joiner_that_was_refused_is_waited_for_no_longer(error: ErrorCode) -> None:
+    assert after(Leading(maximal_isr=(1, 2)), refused(error)) == []
+    assert after(Leading(), refused(error)) == ["proposal-outcomes"]
+    # The answer waits as long as its broker stands still.
+    assert after(Leading(), refused(error), calm_since_us=1_500_000) == []
+
+
+def test_isr6_a_proposal_ends_with_a_newer_state_of_the_partition() -> None:
+    newer = Leading(partition_epoch=1)
+    assert after(newer) == ["proposal-outcomes"]
+    assert after(Leading(partition_epoch=1, maximal_isr=(1,), committed_isr=(1,))) == []
+
+
+def test_isr6_nothing_binds_a_leader_of_another_epoch_or_one_that_was_granted_what_it_asked_for() -> None:
+    assert after(Leading(leader_epoch=1, maximal_isr=(1, 2))) == []
+    assert after(Leading(maximal_isr=())) == []
+    assert after(Leading(maximal_isr=(1, 2)), refused(ErrorCode.NONE)) == []

@@ -1,0 +1,118 @@
+"""Judges what consumers ask: the place and the epoch where they are, and the start that they are set to look up."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, final
+
+from cluster.core.client.config import OffsetReset
+from cluster.core.client.effects import ConsumerEffect, Fetched, PositionReset, Truncated
+from cluster.core.client.starts import asked_timestamp
+from cluster.core.messages import (
+    FetchRequest,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    RequestBody,
+    TopicPartition,
+)
+from sim.checkers.base import Jury
+
+# A consumer and a partition.
+Key = tuple[str, str]
+# The reason of a new position where the old one was out of range.
+OUT_OF_RANGE = "out_of_range"
+
+
+class Position(NamedTuple):
+    """The place of a consumer: the offset that it reads next, and the leader epoch of what it read last, or -1."""
+
+    offset: int
+    epoch: int
+
+
+@final
+class ConsumerPositions:
+    """Three rules for each consumer and partition, by what it has told its user and what it asks brokers.
+
+    A fetch names the offset where the consumer is. With it, it names the leader epoch of the last record that it has
+    read, or after a cut the epoch that the cut has left: otherwise the leader could not find where their logs part
+    (KIP-320). Where its offset is out of range, it goes on where its `auto.offset.reset` says, as the broker names it.
+    """
+
+    name = "consumer-positions"
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        # What each consumer does where its offset is out of range.
+        self._policies: dict[str, OffsetReset] = {}
+        # By consumer and partition, as in the next two: where it is, as it has told its user.
+        self._positions: dict[Key, Position] = {}
+        # The last look-up: its call and its timestamp.
+        self._asked: dict[Key, tuple[int, int]] = {}
+        # The offset that was answered to it.
+        self._found: dict[Key, int] = {}
+
+    def on_begun(self, consumer: str, policy: OffsetReset) -> None:
+        """Receives the begin of a process, which knows nothing of an earlier one; `policy`: auto.offset.reset."""
+        for known in (self._positions, self._asked, self._found):
+            for key in [each for each in known if each[0] == consumer]:
+                del known[key]
+        self._policies[consumer] = policy
+
+    def on_sought(self, consumer: str, topic_partition: TopicPartition, offset: int | None) -> None:
+        """Receives where its user sends the consumer: to an offset, or None for a place that is looked up."""
+        key = consumer, str(topic_partition)
+        self._positions.pop(key, None)
+        if offset is not None:
+            self._positions[key] = Position(offset, -1)
+
+    def on_told(self, consumer: str, effect: ConsumerEffect) -> None:
+        """Receives what the consumer tells its user."""
+        match effect:
+            case PositionReset():
+                self._on_reset((consumer, str(effect.topic_partition)), effect)
+            case Fetched():
+                read = Position(effect.next_offset, effect.batches[-1].leader_epoch)
+                self._positions[consumer, str(effect.topic_partition)] = read
+            case Truncated():
+                cut = Position(effect.to_offset, effect.epoch)
+                self._positions[consumer, str(effect.topic_partition)] = cut
+            case _:
+                pass
+
+    def _on_reset(self, key: Key, effect: PositionReset) -> None:
+        self._positions[key] = Position(effect.offset, -1)
+        if effect.reason != OUT_OF_RANGE:
+            return
+        policy, found = self._policies[key[0]], self._found.get(key)
+        _, timestamp = self._asked.get(key, (-1, None))
+        if timestamp != asked_timestamp(policy):
+            self._report(key, f"was out of range and asked for {timestamp}; it is set to {policy.value}")
+        elif effect.offset != found:
+            self._report(key, f"was out of range and goes on at {effect.offset}; the broker named {found}")
+
+    def on_sent(self, consumer: str, call: int, body: RequestBody) -> None:
+        """Receives a request as it leaves a client; those of clients that are no consumers are not judged."""
+        if consumer not in self._policies:
+            return
+        if isinstance(body, ListOffsetsRequest):
+            self._asked[consumer, str(body.topic_partition)] = call, body.timestamp
+        elif isinstance(body, FetchRequest):
+            for asked in body.partitions:
+                key = consumer, str(asked.topic_partition)
+                named, known = (
+                    Position(asked.fetch_offset, asked.last_fetched_epoch),
+                    self._positions.get(key),
+                )
+                if known is not None and named != known:
+                    what = f"asks for offset {named.offset} after epoch {named.epoch}"
+                    self._report(key, f"{what}; it is at {known.offset} after epoch {known.epoch}")
+
+    def on_answered(self, consumer: str, call: int, body: object) -> None:
+        """Receives an answer as it reaches a client."""
+        if isinstance(body, ListOffsetsResponse):
+            key = consumer, str(body.topic_partition)
+            if self._asked.get(key, (-1, 0))[0] == call:
+                self._found[key] = body.offset
+
+    def _report(self, key: Key, what: str) -> None:
+        self._jury.report(self.name, f"{key[1]}: {key[0]} {what}")

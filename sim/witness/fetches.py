@@ -1,0 +1,71 @@
+"""Shows the checkers what leaders answer to fetches, and which fetches wait when a role has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from cluster.core.broker.broker import Broker
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    TopicPartition,
+)
+from sim.checkers.base import Jury
+from sim.checkers.sightings import DivergenceJudged, Fetched, FetchesWait
+from sim.witness.topic_lives import TopicLives
+
+
+@final
+class FetchWitness:
+    """Watches the fetches of the partitions that the scenario creates; `names` has them by name."""
+
+    def __init__(self, jury: Jury, lives: TopicLives, names: Mapping[str, TopicPartition]) -> None:
+        self._jury, self._lives, self._names = jury, lives, names
+
+    def look_at_waiting(self, node_id: int, core: object, partition: str) -> None:
+        """Show which fetches wait at the end of a step in which the replica's role has changed."""
+        topic_partition = self._names[partition]
+        replica = core.replicas().get(topic_partition) if isinstance(core, Broker) else None
+        if not isinstance(core, Broker) or replica is None:
+            return
+        epochs = tuple([epoch for _, epoch in core.waiting_fetches(topic_partition)])
+        if epochs:
+            self._jury.see(FetchesWait(node_id, partition, replica.leader_epoch, epochs))
+
+    def on_answer(self, node_id: int, core: object, request: FetchRequest, body: FetchResponse) -> None:
+        """Show an answer as it leaves the node, each partition that was answered without an error."""
+        for asked, answer in zip(request.partitions, body.partitions, strict=False):
+            epoch, name = asked.current_leader_epoch, str(answer.topic_partition)
+            if epoch < 0 or answer.error is not ErrorCode.NONE or not self._lives.is_present(node_id, name):
+                continue
+            self._jury.see(Fetched(node_id, name, request.replica_id, epoch, answer.leader_epoch))
+            if asked.last_fetched_epoch >= 0 and name in self._names and isinstance(core, Broker):
+                self._look_at_divergence(node_id, core, asked, answer)
+
+    def _look_at_divergence(
+        self, node_id: int, core: Broker, asked: FetchPartition, answer: FetchPartitionResponse
+    ) -> None:
+        """Show what a leader says about divergence, unless it is plain that there is none and it says so."""
+        replica = core.replicas().get(answer.topic_partition)
+        # The log of a follower may have been cut since it answered.
+        if replica is None or replica.leader is None or replica.leader_epoch != answer.leader_epoch:
+            return
+        log, told = replica.log, answer.diverging
+        is_latest = asked.last_fetched_epoch == log.epochs.latest_epoch
+        if told is None and is_latest and asked.fetch_offset <= log.log_end_offset:
+            return
+        self._jury.see(
+            DivergenceJudged(
+                node_id,
+                replica.name,
+                asked.fetch_offset,
+                asked.last_fetched_epoch,
+                None if told is None else (told.epoch, told.end_offset),
+                tuple([(entry.epoch, entry.start_offset) for entry in log.epochs.entries]),
+                log.log_end_offset,
+            )
+        )

@@ -1,0 +1,104 @@
+"""A consumer asks for what follows what it has read, and starts again where it is set to (FET-4, KIP-320)."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.core.client.config import OffsetReset
+from cluster.core.client.effects import Fetched, FetchedBatch, PositionReset, Truncated
+from cluster.core.client.starts import asked_timestamp
+from cluster.core.messages import (
+    FetchPartition,
+    FetchRequest,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    TopicPartition,
+)
+from sim.checkers.base import Jury
+from sim.checkers.consumer_positions import ConsumerPositions
+from sim.checkers.ghost import Ghost
+from storage.batch.format import TimestampType
+
+T0 = TopicPartition("t", 0)
+
+
+class Consumer:
+    """Has read up to offset 7 (exclusive), records of epoch 2 last; where it is out of range it goes to the start."""
+
+    def __init__(self) -> None:
+        self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+        self.positions = ConsumerPositions(self.jury)
+        self.positions.on_begun("c", OffsetReset.EARLIEST)
+        self.positions.on_sought("c", T0, 0)
+        batch = FetchedBatch(0, 2, TimestampType.CREATE)
+        read = Fetched(
+            topic_partition=T0, records=(), high_watermark=9, next_offset=7, leader_epoch=3, batches=(batch,)
+        )
+        self.positions.on_told("c", read)
+
+    def fetch(self, offset: int, epoch: int) -> bool:
+        """Returns whether a fetch of this offset, after this epoch, breaks a rule."""
+        asked = FetchPartition(
+            topic_partition=T0, fetch_offset=offset, last_fetched_epoch=epoch, max_bytes=1,
+            current_leader_epoch=3,
+        )  # fmt: skip
+        request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1, partitions=(asked,))
+        self.positions.on_sent("c", 5, request)
+        return bool(self.jury.violations)
+
+    def look_up(self, call: int, timestamp: int, offset: int) -> None:
+        request = ListOffsetsRequest(topic_partition=T0, timestamp=timestamp, current_leader_epoch=3)
+        self.positions.on_sent("c", call, request)
+        self.positions.on_answered("c", call, ListOffsetsResponse(topic_partition=T0, offset=offset))
+
+    def reset_to(self, offset: int, reason: str = "out_of_range") -> bool:
+        """Returns whether a new position for this reason breaks a rule."""
+        self.positions.on_told("c", PositionReset(topic_partition=T0, offset=offset, reason=reason))
+        return bool(self.jury.violations)
+
+
+def test_kip320_a_fetch_names_the_position_and_the_epoch_of_what_was_read_last() -> None:
+    assert not Consumer().fetch(7, 2)
+    for offset, epoch in ((6, 2), (8, 2), (7, 3), (7, -1)):
+        assert Consumer().fetch(offset, epoch), (offset, epoch)
+
+
+def test_kip320_after_a_cut_a_fetch_names_the_epoch_that_is_left() -> None:
+    for epoch, is_broken in ((1, False), (2, True)):
+        consumer = Consumer()
+        cut = Truncated(topic_partition=T0, from_offset=7, to_offset=4, epoch=1)
+        consumer.positions.on_told("c", cut)
+        assert consumer.fetch(4, epoch) is is_broken
+
+
+def test_a_position_that_was_looked_up_or_sought_has_no_epoch() -> None:
+    looked_up, sought = Consumer(), Consumer()
+    looked_up.reset_to(3, "earliest")
+    assert not looked_up.fetch(3, -1)
+    sought.positions.on_sought("c", T0, 5)
+    assert not sought.fetch(5, -1) and sought.fetch(5, 2)
+
+
+@pytest.mark.parametrize("asked", [OffsetReset.EARLIEST, OffsetReset.LATEST])
+def test_a_consumer_that_is_out_of_range_goes_where_it_is_set_to(asked: OffsetReset) -> None:
+    consumer = Consumer()
+    consumer.look_up(6, asked_timestamp(asked), 30)
+    assert consumer.reset_to(30) is (asked is OffsetReset.LATEST)
+
+
+def test_a_consumer_that_is_out_of_range_goes_where_the_broker_says() -> None:
+    consumer = Consumer()
+    consumer.look_up(6, asked_timestamp(OffsetReset.EARLIEST), 30)
+    # A late answer to an earlier look-up.
+    consumer.positions.on_answered("c", 4, ListOffsetsResponse(topic_partition=T0, offset=12))
+    assert not consumer.reset_to(30)
+    consumer.look_up(7, asked_timestamp(OffsetReset.EARLIEST), 31)
+    assert consumer.reset_to(12)
+
+
+def test_a_new_life_and_other_clients_are_judged_by_nothing_that_was_before() -> None:
+    consumer = Consumer()
+    consumer.positions.on_begun("c", OffsetReset.LATEST)
+    assert not consumer.fetch(0, -1)
+    consumer.positions.on_sent("admin", 1, ListOffsetsRequest(topic_partition=T0, timestamp=-1))
+    assert not consumer.jury.violations
