@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import final
 
+from cluster.core.client.config import OffsetReset
+from cluster.core.client.consumer import Start
+from cluster.core.client.effects import ConsumerEffect
 from cluster.core.connection.codec import OutOfBounds
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Observe, Send
-from cluster.core.messages import ResponseBody
+from cluster.core.messages import ResponseBody, TopicPartition
 from sim.cluster import ClusterWatcher
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
@@ -52,6 +55,18 @@ class Blindfold:
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         if not self.is_on:
             self._watcher.on_answered(shell, call, body)
+
+    def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
+        if not self.is_on:
+            self._watcher.on_begun(shell, policy)
+
+    def on_sought(self, shell: Shell, topic_partition: TopicPartition, start: Start) -> None:
+        if not self.is_on:
+            self._watcher.on_sought(shell, topic_partition, start)
+
+    def on_told(self, shell: Shell, effect: ConsumerEffect) -> None:
+        if not self.is_on:
+            self._watcher.on_told(shell, effect)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         if not self.is_on:
