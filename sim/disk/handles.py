@@ -237,6 +237,8 @@ class SimFile:
             self._write_parts(position, data)
             if self._cache.faults.phantom is not None:
                 self._cache.after_write(self._node, self._path, data)
+            # Only now: a write that is lost never becomes durable, not even by itself.
+            self._cache.maybe_write_back(self._node)
             return
         count = stop.share(len(data))
         if count:
@@ -245,7 +247,7 @@ class SimFile:
         stop.end()
 
     def _write_parts(self, position: int, data: Buffer) -> None:
-        """Write all of `data`; a buggify point may split the write, and may make the file durable."""
+        """Write all of `data`; a buggify point may split the write."""
         node, points = self._cache.change_file(self._node), self._cache.points
         first = len(data) if points is None else points.first_part(len(data))
         if first == len(data):
@@ -254,7 +256,6 @@ class SimFile:
             view = memoryview(data)
             node.write(self._cache.next_sequence(), position, view[:first])
             node.write(self._cache.next_sequence(), position + first, view[first:])
-        self._cache.maybe_write_back(node)
 
     def _resize(self, verb: str, length: int) -> None:
         if self._node.live_maps and length < self._node.length:

@@ -161,6 +161,15 @@ def test_a_disk_whose_syncs_lie_writes_nothing_back() -> None:
     assert content_after(disk, "none") == b"old"
 
 
+def test_a_write_that_is_lost_is_not_written_back() -> None:
+    disk = new_disk()
+    _, file = with_durable_file(disk, b"old")
+    disk.points = DiskPoints(on("write-back"), "node-1")
+    disk.lose_writes(100)
+    file.append(b" new")
+    assert content_after(disk, "all") == b"old"
+
+
 def test_names_that_are_written_back_survive_a_power_loss() -> None:
     for points, kept in (((), False), (("names-written-back",), True)):
         disk = new_disk()
