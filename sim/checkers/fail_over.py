@@ -9,6 +9,7 @@ from sim.checkers.ghost import PartitionGhost
 
 # What a decision of the controller, and the way to a broker, may take beyond the time-outs.
 BOUND_US = 1_000_000
+_NONE: Mapping[str, Mapping[int, int]] = {}
 # Later than any time: a process that was not heard yet.
 UNHEARD_US = 1 << 62
 
@@ -28,11 +29,12 @@ class Pulse:
 
 @final
 class FailOver:
-    """Three deadlines for each partition; `look` judges them at any interval.
+    """Four deadlines for each partition; `look` judges them at any interval.
 
     A leader that the controller has not heard for the session time-out and a second is replaced, if an in-sync replica
     could lead all the while. Without a leader, one is elected within a second from when an in-sync replica could lead.
-    A leader that has read its election begins to lead within a second.
+    A leader that has read its election begins to lead within a second. A broker that has told the controller that it
+    cannot read the partition neither leads it nor is in sync a second later, unless it is the last one (KIP-858).
 
     A replica can lead while its broker is active, and the controller hears its heartbeats, and its disk is sound. The
     controller decides while it runs: what is overdue when it starts, goes on after a pause, or has waited long for a
@@ -88,12 +90,14 @@ class FailOver:
         now_us: int,
         *,
         controller_since_us: int | None,
+        unreadable: Mapping[str, Mapping[int, int]] = _NONE,
     ) -> Iterator[str]:
         """Yields what is overdue, once for each leader epoch.
 
         `partitions` are those that exist, by name; `elected_at` has the offsets of their last elections in the metadata
         log; `active` are the brokers that may lead; since `controller_since_us` the controller's process runs without a
-        pause, and without a flush that takes long, None if it does not.
+        pause, and without a flush that takes long, None if it does not. `unreadable` has by partition the brokers that
+        have told the controller that they cannot read it, and since when.
         """
         # Without a controller nobody is elected, and what was elected is judged later.
         decides_since_us = now_us if controller_since_us is None else controller_since_us
@@ -106,6 +110,7 @@ class FailOver:
                 continue
             what = self._undecided(name, partition, since_us, decides_since_us, active, now_us)
             what = what or self._idle(name, partition, since_us, elected_at.get(name, -1), now_us)
+            what = what or _kept(partition, unreadable.get(name, {}), decides_since_us, now_us)
             if what:
                 self._told.add((name, epoch))
                 yield f"{partition.name}: {what}"
@@ -164,3 +169,18 @@ class FailOver:
             and now_us - pulse.last_us <= self._gap_us
             and (broker, name) not in self._offline
         )
+
+
+def _kept(
+    partition: PartitionGhost, unreadable: Mapping[int, int], decides_since_us: int, now_us: int
+) -> str:
+    """Returns which broker leads the partition, or is in sync, that cannot read it for so long, if any."""
+    for broker, since_us in unreadable.items():
+        if now_us - max(since_us, decides_since_us) <= BOUND_US:
+            continue
+        since = f"has told the controller since {since_us / 1e6:g} s that it cannot read it"
+        if broker == partition.leader:
+            return f"broker {broker} leads in epoch {partition.epoch} and {since}"
+        if broker in partition.isr and len(partition.isr) > 1:
+            return f"broker {broker} is in the ISR {list(partition.isr)} and {since}"
+    return ""

@@ -12,7 +12,8 @@ from sim.checkers.sightings import Recorded, Settled, WaitedFor
 class IsrOfActiveReplicas(Checker):
     """The ISR has only replicas, each once, and the leader (I1); who joins is active, and who is fenced leaves (I4).
 
-    The last member stays, whatever becomes of it. A leader's high watermark waits for the whole ISR (I2).
+    Nor does a broker join that has told the controller that it cannot read the partition (KIP-858). The last member
+    stays, whatever becomes of it. A leader's high watermark waits for the whole ISR (I2).
     """
 
     name = "isr-members"
@@ -34,6 +35,9 @@ class IsrOfActiveReplicas(Checker):
         inactive = [member for member in joined if member not in sighting.active]
         if inactive:
             return f"{who} admits broker {inactive[0]}; active are {list(sighting.active)}"
+        unreadable = [member for member in joined if member in sighting.offline and before is not None]
+        if unreadable:
+            return f"{who} admits broker {unreadable[0]}, which has told that it cannot read the partition"
         return None
 
     def _on_settled(self, partition: PartitionGhost, sighting: Settled) -> str | None:

@@ -12,6 +12,7 @@ from sim.scenario.base import Named
 from sim.scenario.link_steps import KillStart
 from sim.scenario.steps import BreakDisk, Kill, PartialWrite, Pause, Pick, Power, Restart, Stop
 from sim.scenario.values import Target
+from storage.disk.filesystem import dirname
 
 # Why a broker comes back with nothing.
 WIPED: Final = "a disk was replaced by an empty one"
@@ -196,10 +197,18 @@ class NodeFaults:
         return self.each(step, step.partial_write, "a partial write waits for", arm)
 
     def break_disk(self, step: BreakDisk) -> bool:
-        def strike(node: Node) -> None:
-            node.disk.break_directory(node.directories[step.directory - 1])
+        """Break a log directory: that of the step's number, or the one that holds the log of its partition."""
+        name = "-".join(step.log.rsplit("/", 1)) if step.log is not None else ""
 
-        return self.each(step, step.break_disk, f"log directory {step.directory} breaks at", strike)
+        def strike(node: Node) -> None:
+            path = dirname(node.log_path(name)) if name else node.directories[step.directory - 1]
+            if path in node.directories:
+                node.disk.break_directory(path)
+            else:
+                self._site.misses.missed(f"break_disk {node.name}: it has no log of {name}")
+
+        which = f"the log directory of {name}" if name else f"log directory {step.directory}"
+        return self.each(step, step.break_disk, f"{which} breaks at", strike)
 
     def heal_all(self) -> None:
         """End all faults: disarm armed ones, mend disks, end pauses, and start every node that is down."""

@@ -467,7 +467,7 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
     for condition in step.when:
         if what := _unknown_partition(scenario, condition.topic, condition.partition):
             yield ("steps", index, "when"), what
-    if isinstance(step, PartialWrite | FailSync | Rot) and step.log is not None:
+    if isinstance(step, BreakDisk | PartialWrite | FailSync | Rot) and step.log is not None:
         topic, partition = step.log.rsplit("/", 1)
         if what := _unknown_partition(scenario, topic, int(partition)):
             yield ("steps", index, "log"), what

@@ -189,7 +189,12 @@ class BreakDisk(Named):
 
     verb = "break_disk"
     break_disk: TargetField = Field(description="The broker whose disk fails.")
-    directory: int = Field(ge=1, le=9, description="The log directory that fails; 1 is the first.")
+    directory: int = Field(default=1, ge=1, le=9, description="The log directory that fails; 1 is the first.")
+    log: str | None = Field(
+        default=None,
+        pattern=r"^[a-zA-Z0-9._-]+/[0-9]+$",
+        description="Instead of a number: the directory that holds the log of this partition fails, such as `t/0`.",
+    )
 
 
 class SlowDisk(Named):

@@ -18,7 +18,6 @@ from cluster.core.messages import (
     FetchMetadataResponse,
     Header,
     MetadataResponse,
-    OfflinePartition,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     RequestBody,
@@ -74,8 +73,8 @@ class ControllerLog:
         self._durable_end = 0
         # When each registration was replaced that is not the present one of its broker, by broker epoch.
         self._replaced_us: dict[int, int] = {}
-        # The partitions that each broker cannot read, with their topic ids, as its last heartbeat said.
-        self._offline: dict[int, tuple[OfflinePartition, ...]] = {}
+        # By broker: the partitions and topic ids that it cannot read, as its last heartbeat said, and since when.
+        self._offline: dict[int, dict[tuple[str, str], int]] = {}
         # The records of a decision whose last batch was not read yet.
         self._open: list[tuple[int, MetadataRecord]] = []
 
@@ -135,19 +134,17 @@ class ControllerLog:
         """Note the end of the controller's process, which has forgotten what brokers cannot read."""
         self._offline.clear()
 
-    def _offline_for(self, partition: str) -> tuple[int, ...]:
-        """Returns the brokers that have said that they cannot read the partition that exists now."""
-        return tuple(
-            broker
+    def unreadable(self, partition: str) -> dict[int, int]:
+        """Returns the brokers that have said that they cannot read the partition that exists now, and since when."""
+        return {
+            broker: since_us
             for broker, named in sorted(self._offline.items())
-            if any(
-                str(each.topic_partition) == partition and self.replay.is_present(partition, each.topic_id)
-                for each in named
-            )
-        )
+            for (name, topic_id), since_us in named.items()
+            if name == partition and self.replay.is_present(partition, topic_id)
+        }
 
     def _on_recorded(self, found: Recorded) -> None:
-        found = found._replace(offline=self._offline_for(found.partition))
+        found = found._replace(offline=tuple(self.unreadable(found.partition)))
         self._jury.see(found)
         before, after = found.before, found.after
         if before is None or before.leader_epoch != after.leader_epoch:
@@ -235,7 +232,9 @@ class ControllerLog:
     def _on_heartbeat(self, request: BrokerHeartbeatRequest, body: BrokerHeartbeatResponse) -> None:
         broker, offset = request.broker_id, request.metadata_offset
         self._fail_over.on_heartbeat(broker, offset, self._jury.now_us())
-        self._offline[broker] = request.offline_partitions
+        known, now_us = self._offline.get(broker, {}), self._jury.now_us()
+        named = [(str(each.topic_partition), each.topic_id) for each in request.offline_partitions]
+        self._offline[broker] = {each: known.get(each, now_us) for each in named}
         if not body.is_fenced and offset <= request.broker_epoch:
             text = f"broker {broker} was unfenced at metadata offset {offset}"
             self._jury.report(BROKER_LIVES, f"{text}, before its registration at {request.broker_epoch}")

@@ -255,6 +255,7 @@ class Witness:
             active,
             self.jury.now_us(),
             controller_since_us=controller_since_us,
+            unreadable={name: controller.unreadable(name) for name in present},
         ):
             self.jury.report(self._fail_over.name, what)
         for name, (node, epoch) in self._leaders.items():

@@ -118,6 +118,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         "isr-members",
         [Recorded(P, FIRST, FIRST._replace(isr=(2, 3)), ALL, False)],
     ),
+    "a broker that joins the ISR and cannot read the partition": (
+        "isr-members",
+        [Recorded(P, SHRUNK, SHRUNK._replace(isr=ALL, partition_epoch=2), ALL, False, (3,))],
+    ),
     "a joiner that is fenced": (
         "isr-members",
         [Recorded(P, SHRUNK, SHRUNK._replace(isr=ALL, partition_epoch=2), (1, 2), False)],

@@ -25,6 +25,8 @@ class Cluster:
         self.now_us = 0
         self.controller_since_us: int | None = 0
         self.metadata_offset = 10
+        # The brokers that have said that they cannot read the partition, and since when.
+        self.unreadable: dict[int, int] = {}
         self.lead(1)
         self.pass_time(OVERDUE_MS, beating=(1, 2, 3))
 
@@ -46,6 +48,7 @@ class Cluster:
                 self.active,
                 self.now_us,
                 controller_since_us=self.controller_since_us,
+                unreadable={"t-0": self.unreadable},
             )
         return found
 
@@ -160,3 +163,24 @@ def test_an_elected_leader_that_has_read_its_election_leads() -> None:
     assert lagging.pass_time(9_000, beating=(1, 2, 3)) == [
         "t-0: broker 2 has read that it leads in epoch 1, and does not lead"
     ]
+
+
+def test_kip858_a_broker_that_cannot_read_the_partition_neither_leads_nor_is_in_sync_for_long() -> None:
+    for broker, what in ((1, "leads in epoch 0"), (2, "is in the ISR [1, 2, 3]")):
+        cluster = Cluster()
+        cluster.unreadable[broker] = cluster.now_us
+        assert cluster.pass_time(800, beating=(1, 2, 3)) == []
+        found = cluster.pass_time(9_000, beating=(1, 2, 3))
+        assert [each.partition(" and has told")[0] for each in found] == [f"t-0: broker {broker} {what}"]
+
+
+def test_kip858_the_last_member_stays_in_sync_and_leads_nothing() -> None:
+    cluster = Cluster()
+    cluster.unreadable[1], cluster.partition.isr = cluster.now_us, (1,)
+    cluster.fail_over.on_offline(1, "t-0")
+    cluster.lead(-1)
+    assert cluster.pass_time(9_000, beating=(1,)) == []
+    without_controller = Cluster()
+    without_controller.unreadable[1] = without_controller.now_us
+    without_controller.controller_since_us = None
+    assert without_controller.pass_time(9_000, beating=(1, 2, 3)) == []

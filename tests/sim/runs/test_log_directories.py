@@ -50,6 +50,14 @@ def test_ap16_the_other_directory_is_served_and_the_failed_one_returns_after_a_r
     assert not result.excused
 
 
+def test_ap16_the_directory_that_fails_may_be_named_by_a_log_that_it_holds() -> None:
+    text = SMALL.replace("broker 1\n    directory: 2", "leader(t/1)\n    log: t/1")
+    result = run_scenario(parse_scenario(text, "small.yaml"), 1)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    offline = [line.split()[-3] for line in result.story if "offline here" in line]
+    assert offline == ["t-1:"], result.story
+
+
 @pytest.mark.slow
 def test_a_run_with_a_disk_that_breaks_is_a_function_of_its_seed() -> None:
     assert run_small(2).trace_hash == run_small(2).trace_hash
