@@ -9,10 +9,12 @@ from sim.swarm.plans.controller import CONTROLLER
 from sim.swarm.plans.damage import DAMAGE
 from sim.swarm.plans.disks import DISKS
 from sim.swarm.plans.ground import Fault
+from sim.swarm.plans.isr_chains import ISR_CHAINS
 from sim.swarm.plans.links import LINKS
 from sim.swarm.plans.processes import PROCESSES
 from sim.swarm.plans.topics import TOPICS
 
 FAULTS: Mapping[str, Fault] = {
-    fault.name: fault for fault in (*PROCESSES, *DISKS, *DAMAGE, *LINKS, *TOPICS, *CHAINS, *CONTROLLER)
+    fault.name: fault
+    for fault in (*PROCESSES, *DISKS, *DAMAGE, *LINKS, *TOPICS, *CHAINS, *ISR_CHAINS, *CONTROLLER)
 }

@@ -7,32 +7,16 @@ that dies, or a leader that dies while another one truncates.
 from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
-from sim.swarm.plans.disks import power_of
-from sim.swarm.plans.ground import (
-    AWAY_MS,
-    DOWN_MS,
-    DrawFault,
-    Fault,
-    Ground,
-    has_followers,
-    has_lasting,
-    has_unclean,
-)
+from sim.swarm.plans.disks import end_of
+from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground, chain, has_followers, has_unclean
 from sim.swarm.plans.topics import changes_of
-
-
-def _end(ground: Ground, choices: Choices, target: str) -> Part:
-    """Returns the end of a process, by a kill or by a power loss."""
-    if choices.chance(40, "power"):
-        return power_of(ground, choices, target)
-    return {"kill": target, "down": choices.ms(DOWN_MS, "down")}
 
 
 def _after_ack(ground: Ground, choices: Choices) -> list[Part]:
     """Returns the end of a leader as soon as it has acknowledged a number of records."""
     partition = ground.partition(choices, lasting=True)
     when: Part = {"when": f"after-ack({partition}) >= {choices.scale(1, 300, 'records')}"}
-    return [when | _end(ground, choices, f"leader({partition})")]
+    return [when | end_of(ground, choices, f"leader({partition})")]
 
 
 def _in_truncation(ground: Ground, choices: Choices) -> list[Part]:
@@ -40,7 +24,7 @@ def _in_truncation(ground: Ground, choices: Choices) -> list[Part]:
     partition = ground.partition(choices, lasting=True)
     return [
         {"kill": f"leader({partition})", "down": choices.ms(DOWN_MS, "first down"), "as": "L"},
-        {"when": f"truncated({partition})"} | _end(ground, choices, f"leader({partition})"),
+        {"when": f"truncated({partition})"} | end_of(ground, choices, f"leader({partition})"),
     ]
 
 
@@ -51,7 +35,7 @@ def _behind(ground: Ground, choices: Choices) -> list[Part]:
     return [
         {"isolate": f"follower({partition})", "for": lasting, "as": "F"},
         {"when": f"isr({partition}) < {ground.replicas(partition)}", "within": "4s"}
-        | _end(ground, choices, f"leader({partition})"),
+        | end_of(ground, choices, f"leader({partition})"),
         {"at": f"+{choices.pick((1, 100, 500), 'heal')}ms", "heal": "F"},
     ]
 
@@ -63,7 +47,7 @@ def _old_leader_back(ground: Ground, choices: Choices) -> list[Part]:
     steps: list[Part] = [{"isolate": f"leader({partition})", "except": "clients", "for": lasting, "as": "L"}]
     if choices.chance(50, "then"):
         after: Part = {"at": f"+{choices.pick((500, 2_000, 3_000), 'after')}ms"}
-        steps.append(after | _end(ground, choices, f"leader({partition})"))
+        steps.append(after | end_of(ground, choices, f"leader({partition})"))
     return steps
 
 
@@ -83,7 +67,7 @@ def _lag_then_end(ground: Ground, choices: Choices) -> list[Part]:
     partition = ground.partition(choices, lasting=True)
     lag: Part = {"lag_metadata": f"follower({partition})", "for": choices.ms((1_000, 3_000), "for")}
     gap: Part = {"at": f"+{choices.pick((1, 100, 500), 'gap')}ms"}
-    return [lag, gap | _end(ground, choices, f"leader({partition})")]
+    return [lag, gap | end_of(ground, choices, f"leader({partition})")]
 
 
 def _slow_then_end(ground: Ground, choices: Choices) -> list[Part]:
@@ -92,7 +76,7 @@ def _slow_then_end(ground: Ground, choices: Choices) -> list[Part]:
     by = f"{choices.scale(1_000, 50_000, 'by')}us"
     slow: Part = {"slow_disk": f"leader({partition})", "by": by, "for": "2s", "as": "S"}
     gap: Part = {"at": f"+{choices.pick((20, 200, 900), 'gap')}ms"}
-    return [slow, gap | _end(ground, choices, "S")]
+    return [slow, gap | end_of(ground, choices, "S")]
 
 
 def _late_first_fetch(ground: Ground, choices: Choices) -> list[Part]:
@@ -121,11 +105,11 @@ def _follower_then_leader(ground: Ground, choices: Choices) -> list[Part]:
         followers = f"follower({partition}, 1) <-> follower({partition}, 2)"
         after: Part = {"at": f"+{choices.pick((1, 100, 1_000), 'after')}ms"}
         cut: Part = {"cut": followers, "for": choices.ms((3_000, 5_000), "apart for")}
-        return [cut, after | _end(ground, choices, f"leader({partition})")]
+        return [cut, after | end_of(ground, choices, f"leader({partition})")]
     down_ms = choices.pick((1, 50, 300, 800), "down")
     gap: Part = {"at": f"+{down_ms + choices.scale(1, 400, 'gap')}ms"}
     follower: Part = {"kill": f"follower({partition})", "down": f"{down_ms}ms"}
-    return [follower, gap | _end(ground, choices, f"leader({partition})")]
+    return [follower, gap | end_of(ground, choices, f"leader({partition})")]
 
 
 def _stop_then_end(ground: Ground, choices: Choices) -> list[Part]:
@@ -134,7 +118,7 @@ def _stop_then_end(ground: Ground, choices: Choices) -> list[Part]:
     down_ms = choices.pick((1, 300, 800), "down")
     gap: Part = {"at": f"+{down_ms + choices.scale(200, 3_000, 'gap')}ms"}
     stop: Part = {"stop": f"leader({partition})", "down": f"{down_ms}ms", "as": "S"}
-    return [stop, gap | _end(ground, choices, "S")]
+    return [stop, gap | end_of(ground, choices, "S")]
 
 
 def _late_proposal(ground: Ground, choices: Choices) -> list[Part]:
@@ -165,13 +149,20 @@ def _late_proposal(ground: Ground, choices: Choices) -> list[Part]:
             joined: Part = {"when": f"isr({partition}) >= {ground.replicas(partition)}", "within": "3s"}
             steps.append(joined | {"lag_metadata": leader, "for": f"{lag_ms}ms"})
     gap: Part = {"at": f"+{choices.pick((200, 400, 800), 'gap')}ms"}
-    match choices.pick(("stop", "kill", "slow"), "then"):
+    thens = (
+        ("stop", "kill", "slow", "break")
+        if ground.scenario.cluster.directories > 1
+        else ("stop", "kill", "slow")
+    )
+    match choices.pick(thens, "then"):
+        case "break":
+            steps.append(gap | {"break_disk": "F", "log": partition})
         case "slow":
             steps.append(gap | {"slow": f"F <-> {leader}", "by": "400ms", "for": "3s"})
         case verb:
             steps.append(gap | {verb: "F", "down": choices.ms((1, 100, 800, 3_000), "down")})
     if choices.chance(50, "end"):
-        steps.append({"at": f"+{choices.pick((300, 1_000), 'to end')}ms"} | _end(ground, choices, leader))
+        steps.append({"at": f"+{choices.pick((300, 1_000), 'to end')}ms"} | end_of(ground, choices, leader))
     return steps
 
 
@@ -203,7 +194,7 @@ def _late_reader(ground: Ground, choices: Choices) -> list[Part]:
     if choices.chance(50, "end"):
         steps.append(
             {"at": f"+{choices.pick((500, 1_500), 'to end')}ms"}
-            | _end(ground, choices, f"leader({partition})")
+            | end_of(ground, choices, f"leader({partition})")
         )
     return steps
 
@@ -223,7 +214,7 @@ def _unanswered(ground: Ground, choices: Choices) -> list[Part]:
         by = choices.ms((400, 1_600), "by")
         steps.append(gap | {"slow": "L -> clients", "by": by, "for": "2s"})
     if choices.chance(30, "end"):
-        steps.append({"at": "+1s"} | _end(ground, choices, "L"))
+        steps.append({"at": "+1s"} | end_of(ground, choices, "L"))
     return steps
 
 
@@ -249,13 +240,19 @@ def _late_words(ground: Ground, choices: Choices) -> list[Part]:
 
 
 def _leaders_apart(ground: Ground, choices: Choices) -> list[Part]:
-    """Returns two replicas that lead in turns by unclean elections, each without the records of the other."""
+    """Returns two replicas that lead in turns by unclean elections, each without the records of the other.
+
+    Where the first to end is the leader, the other one leads alone in an epoch that the first has never seen.
+    """
     partition = ground.partition(choices, lasting=True)
-    alone, over = choices.ms((500, 1_000), "alone"), choices.ms((2_000, 2_500, 3_500), "over")
+    first = choices.pick(("leader", "follower"), "first")
+    # A new leader is elected when the session of the old one is over.
+    times = (500, 1_000) if first == "follower" else (2_500, 3_000)
+    alone, over = choices.ms(times, "alone"), choices.ms((2_000, 2_500, 3_500), "over")
     followers: list[Part] = [{"kill": f"follower({partition})"}] * (ground.replicas(partition) - 2)
     return [
         *followers,
-        {"kill": f"follower({partition})", "as": "S"},
+        {"kill": f"{first}({partition})", "as": "S"},
         {"at": f"+{alone}", "kill": f"leader({partition})", "as": "L"},
         {"at": "+100ms", "restart": "S"},
         {"at": f"+{over}", "kill": "S"},
@@ -263,42 +260,27 @@ def _leaders_apart(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
-def _chain(name: str, draw: DrawFault, *, percent: int = 40, most: int = 2, followers: bool = False) -> Fault:
-    return Fault(
-        name=name,
-        family="chain",
-        percent=percent,
-        most=most,
-        draw=draw,
-        is_possible=has_followers if followers else has_lasting,
-        lasts_ms=_LASTS_MS,
-    )
-
-
-# What most chains need to come to their end.
-_LASTS_MS = 2_500
-
 CHAINS = (
-    _chain("after-ack", _after_ack),
-    _chain("in-truncation", _in_truncation),
-    _chain("behind", _behind, followers=True),
-    _chain("old-leader-back", _old_leader_back),
-    _chain("leaders-in-turn", _leaders_in_turn, most=1),
-    _chain("lag-then-end", _lag_then_end, followers=True),
-    _chain("slow-then-end", _slow_then_end, percent=30),
-    _chain("late-first-fetch", _late_first_fetch, followers=True),
-    _chain("follower-then-leader", _follower_then_leader, followers=True),
-    _chain("stop-then-end", _stop_then_end, percent=30),
-    _chain("late-proposal", _late_proposal, followers=True),
-    _chain("changed-behind", _changed_behind, most=1, followers=True),
-    _chain("late-reader", _late_reader, most=1, followers=True),
-    _chain("unanswered", _unanswered, followers=True),
-    _chain("late-words", _late_words, most=1, followers=True),
+    chain("after-ack", _after_ack),
+    chain("in-truncation", _in_truncation),
+    chain("behind", _behind, possible=has_followers),
+    chain("old-leader-back", _old_leader_back),
+    chain("leaders-in-turn", _leaders_in_turn, most=1),
+    chain("lag-then-end", _lag_then_end, possible=has_followers),
+    chain("slow-then-end", _slow_then_end, percent=30),
+    chain("late-first-fetch", _late_first_fetch, possible=has_followers),
+    chain("follower-then-leader", _follower_then_leader, possible=has_followers),
+    chain("stop-then-end", _stop_then_end, percent=30),
+    chain("late-proposal", _late_proposal, possible=has_followers),
+    chain("changed-behind", _changed_behind, most=1, possible=has_followers),
+    chain("late-reader", _late_reader, most=1, possible=has_followers),
+    chain("unanswered", _unanswered, possible=has_followers),
+    chain("late-words", _late_words, most=1, possible=has_followers),
     Fault(
         name="leaders-apart",
         family="chain",
         percent=60,
-        most=3,
+        most=5,
         draw=_leaders_apart,
         is_possible=has_unclean,
         lasts_ms=6_000,

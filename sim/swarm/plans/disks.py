@@ -25,6 +25,13 @@ def power_of(ground: Ground, choices: Choices, target: str) -> Part:
     return {"power": target, "keep": keep, "down": choices.ms(DOWN_MS, "down")}
 
 
+def end_of(ground: Ground, choices: Choices, target: str) -> Part:
+    """Returns the end of a process, by a kill or by a power loss."""
+    if choices.chance(40, "power"):
+        return power_of(ground, choices, target)
+    return {"kill": target, "down": choices.ms(DOWN_MS, "down")}
+
+
 def _power(ground: Ground, choices: Choices) -> list[Part]:
     return [power_of(ground, choices, ground.node(choices))]
 
@@ -49,6 +56,8 @@ def _partial_write(ground: Ground, choices: Choices) -> list[Part]:
 
 def _break_disk(ground: Ground, choices: Choices) -> list[Part]:
     directories = ground.scenario.cluster.directories
+    if ground.lasting and choices.chance(50, "of a log"):
+        return [{"break_disk": ground.broker(choices), "log": ground.partition(choices, lasting=True)}]
     return [{"break_disk": ground.broker(choices), "directory": 1 + choices.below(directories, "directory")}]
 
 

@@ -112,3 +112,28 @@ class Fault:
     draw: DrawFault
     is_possible: Callable[[Ground], bool] = always
     lasts_ms: int = 0
+
+
+# What most chains need to come to their end.
+_LASTS_MS = 2_500
+
+
+def chain(
+    name: str,
+    draw: DrawFault,
+    *,
+    percent: int = 40,
+    most: int = 2,
+    possible: Callable[[Ground], bool] = has_lasting,
+    lasts_ms: int = _LASTS_MS,
+) -> Fault:
+    """Returns a chain of faults that aim at a state; it counts as one fault."""
+    return Fault(
+        name=name,
+        family="chain",
+        percent=percent,
+        most=most,
+        draw=draw,
+        is_possible=possible,
+        lasts_ms=lasts_ms,
+    )

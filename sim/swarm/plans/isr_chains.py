@@ -1,0 +1,96 @@
+"""Chains about who is in sync: followers that copy too slowly or have less than others, and leaders left alone."""
+
+from __future__ import annotations
+
+from sim.scenario.model import SETTINGS
+from sim.swarm.choices import Choices, Part
+from sim.swarm.plans.disks import end_of
+from sim.swarm.plans.ground import DOWN_MS, Fault, Ground, chain, has_followers
+
+_LAG = "replica.lag.time.max.ms"
+_FETCHED = "replica.fetch.max.bytes"
+# A partition's share of a fetch that holds a few batches only.
+_FEW_BYTES = 4_096
+
+
+def _slow_copier(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a follower that does not keep up for longer than it may, while its broker is alive.
+
+    It hears nothing from its leader, or what it fetches takes long: it asks again and again and is always behind.
+    """
+    partition = ground.partition(choices, lasting=True)
+    settings = ground.scenario.cluster.settings
+    lag_ms = int(settings.get(_LAG, SETTINGS[_LAG]))
+    lasting = f"{lag_ms * 3 // 2 + choices.pick((1_300, 2_000), 'longer')}ms"
+    link = f"follower({partition}) <-> leader({partition})"
+    fetches_little = int(settings.get(_FETCHED, 1 << 20)) <= _FEW_BYTES
+    if not fetches_little and choices.chance(60, "cut"):
+        return [{"cut": link, "for": lasting}]
+    by_ms = choices.pick((40, 150, 400), "by") if fetches_little else lag_ms
+    return [{"slow": link, "by": f"{by_ms}ms", "for": lasting}]
+
+
+def _unequal_leaders(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns leaders that follow each other fast, the next one with fewer records, and one that hears nothing of it.
+
+    The follower that is elected first has missed the last records. It leads for a moment, in an epoch of which the
+    other follower, the next leader, never learns.
+    """
+    partition = ground.partition(choices, lasting=True)
+    down, again = choices.ms((2_500, 8_000), "down"), choices.ms((300, 1_000, 3_000), "down again")
+    missed_ms, gap_ms = choices.pick((100, 400, 900), "missed"), choices.pick((50, 300, 900), "leads for")
+    return [
+        {"pick": f"leader({partition})", "as": "L"},
+        {"pick": f"follower({partition}, 1)", "as": "A"},
+        {"pick": f"follower({partition}, 2)", "as": "B"},
+        {"cut": "A <-> L", "for": "4s"},
+        {"cut": "A <-> B", "for": choices.ms((5_000, 7_000), "apart for")},
+        {"at": f"+{missed_ms}ms", "kill": "L", "down": down},
+        {
+            "when": f"isr({partition}) < {ground.replicas(partition)}",
+            "within": "5s",
+            "pick": "A",
+            "as": "N",
+        },
+        {"at": f"+{gap_ms}ms", "kill": "N", "down": again},
+    ]
+
+
+def _last_log_fails(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a leader that is left alone, and whose log then fails while its broker goes on with other directories.
+
+    The others come back, or its broker starts again: nobody may lead by a log that cannot be read.
+    """
+    partition = ground.partition(choices, lasting=True)
+    follower: Part = {"kill": f"follower({partition})", "down": choices.ms((3_000, 5_000), "down")}
+    steps: list[Part] = [{"pick": f"leader({partition})", "as": "L"}]
+    steps += [follower] * (ground.replicas(partition) - 1)
+    steps += [{"when": f"isr({partition}) < 2", "within": "4s", "break_disk": "L", "log": partition}]
+    if choices.chance(50, "again"):
+        at: Part = {"at": f"+{choices.pick((300, 1_000), 'to end')}ms"}
+        steps.append(at | {"kill": "L", "down": choices.ms(DOWN_MS, "leader down")})
+    return steps
+
+
+def _log_fails(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a broker that loses the directory of one log and goes on, beside another end or without."""
+    partition = ground.partition(choices, lasting=True)
+    victim = choices.pick(("leader", "follower"), "victim")
+    steps: list[Part] = [{"break_disk": f"{victim}({partition})", "log": partition, "as": "V"}]
+    if choices.chance(60, "end"):
+        at: Part = {"at": f"+{choices.pick((1, 300, 1_500), 'to end')}ms"}
+        steps.append(at | end_of(ground, choices, choices.pick(("V", f"leader({partition})"), "whose")))
+    return steps
+
+
+def _has_directories(ground: Ground) -> bool:
+    """Whether a broker goes on when the directory of a log that faults may aim at has failed."""
+    return has_followers(ground) and ground.scenario.cluster.directories > 1
+
+
+ISR_CHAINS: tuple[Fault, ...] = (
+    chain("slow-copier", _slow_copier, possible=has_followers, lasts_ms=5_000),
+    chain("unequal-leaders", _unequal_leaders, possible=has_followers, lasts_ms=4_500),
+    chain("last-log-fails", _last_log_fails, possible=_has_directories, percent=60, most=4, lasts_ms=4_000),
+    chain("log-fails", _log_fails, possible=_has_directories, percent=60),
+)
