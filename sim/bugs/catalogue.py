@@ -14,6 +14,7 @@ from cluster.core.replica.progress import FollowerProgress
 from sim.bugs.client_bugs import CLIENT_BUGS
 from sim.bugs.connection_bugs import CONNECTION_BUGS
 from sim.bugs.controller_bugs import CONTROLLER_BUGS
+from sim.bugs.fetch_bugs import FETCH_BUGS
 from sim.bugs.planting import Bug, Replacement
 from sim.bugs.replica_bugs import REPLICA_BUGS
 from storage.log import PartitionLog
@@ -177,6 +178,7 @@ CATALOGUE: tuple[Bug, ...] = (
     *CONNECTION_BUGS,
     *CONTROLLER_BUGS,
     *REPLICA_BUGS,
+    *FETCH_BUGS,
     Bug(
         name="fetch-waits-as-asked",
         story="A fetch waits beyond the broker's own limit, for as long as its client asks (C8).",

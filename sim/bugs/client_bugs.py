@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.core.client.accumulator import ProducerBatch
-from cluster.core.client.effects import Delivered
+from cluster.core.client.config import OffsetReset
+from cluster.core.client.effects import ConsumerEffect, Delivered
 from cluster.core.client.fetched_records import FetchedRecords
 from cluster.core.client.partition_queue import PartitionQueue
 from cluster.core.errors import ErrorCode
+from cluster.core.messages import EpochEnd
 from sim.bugs.planting import Bug, Replacement
 from storage.batch import Record, RecordBatch
 
@@ -90,6 +92,27 @@ def _never_expires(original: Original) -> Original:
     return lambda *arguments: []
 
 
+def _starts_at_the_end(original: Original) -> Original:
+    def on_out_of_range(consumer: object, position: Any) -> list[ConsumerEffect]:
+        told: list[ConsumerEffect] = original(consumer, position)
+        if position.offset is None:
+            position.reset = OffsetReset.LATEST
+        return told
+
+    return on_out_of_range
+
+
+def _keeps_its_epoch(original: Original) -> Original:
+    def on_diverging(consumer: object, position: Any, diverging: EpochEnd) -> list[ConsumerEffect]:
+        before = position.last_fetched_epoch
+        told: list[ConsumerEffect] = original(consumer, position, diverging)
+        if position.offset is not None:
+            position.last_fetched_epoch = before
+        return told
+
+    return on_diverging
+
+
 CLIENT_BUGS: tuple[Bug, ...] = (
     Bug(
         name="producer-counts-unanswered-only",
@@ -155,6 +178,26 @@ CLIENT_BUGS: tuple[Bug, ...] = (
             Replacement(target="cluster.core.client.fetched_records:_visible", make=_keeps_what_is_below),
         ),
         found_by="consumer-reads-again",
+    ),
+    Bug(
+        name="consumer-starts-at-the-end",
+        story="A consumer that is out of range goes on at the end, although it is set to go to the start.",
+        replacements=(
+            Replacement(
+                target="cluster.core.client.consumer:ConsumerCore._on_out_of_range", make=_starts_at_the_end
+            ),
+        ),
+        found_by="consumer-starts-at-the-end",
+    ),
+    Bug(
+        name="consumer-keeps-epoch-after-cut",
+        story="A consumer whose position was cut still names the epoch of the records that are gone (KIP-320).",
+        replacements=(
+            Replacement(
+                target="cluster.core.client.consumer:ConsumerCore._on_diverging", make=_keeps_its_epoch
+            ),
+        ),
+        found_by="consumer-keeps-epoch-after-cut",
     ),
     Bug(
         name="producer-puts-back-last",

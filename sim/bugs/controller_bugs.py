@@ -35,6 +35,15 @@ def _moves_on(original: Original) -> Original:
     return remember_shutdown
 
 
+def _can_read_all(original: Original) -> Original:
+    def can_read(
+        control: object, partition: object, is_active: Callable[[int], bool]
+    ) -> Callable[[int], bool]:
+        return is_active
+
+    return can_read
+
+
 def _bug(name: str, story: str, target: str, make: Make, found_by: str) -> Bug:
     return Bug(
         name=name, story=story, replacements=(Replacement(target=target, make=make),), found_by=found_by
@@ -55,6 +64,13 @@ CONTROLLER_BUGS: tuple[Bug, ...] = (
         f"{_CONTROLLER}.elections:LeaderElection.is_valid_leader",
         _in_isr_only,
         "unclean-election",
+    ),
+    _bug(
+        "controller-elects-unreadable",
+        "A broker may lead a partition that it cannot read, because its log directory has failed (KIP-858).",
+        f"{_PARTITIONS}._can_read",
+        _can_read_all,
+        "controller-elects-unreadable",
     ),
     _bug(
         "controller-keeps-fenced-members",

@@ -10,7 +10,7 @@ import pytest
 from sim.bugs import BugError, Replacement, bugs, install, replaced
 from sim.bugs.tickets import TICKETS
 from sim.bundled import find_scenario
-from sim.run import run_scenario
+from sim.run import Verdict, run_scenario
 from sim.scenario.model import load_scenario
 from storage.draws import Draws
 
@@ -79,6 +79,29 @@ def test_each_ticket_is_of_a_bug_of_the_catalogue() -> None:
 def test_a_run_finds_each_bug_of_appends_in_its_scenario(name: str, checker: str) -> None:
     result = run_scenario(bugs()[name].found_by, 7, bug=name)
     assert result.violations[0].checker == checker, result.violations
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "checker"),
+    [
+        ("leader-tells-of-lacking-epochs-only", "in-sync-replicas"),
+        ("leader-keeps-the-silent", "lagging-members"),
+        ("fetch-outlives-its-epoch", "waits-in-vain"),
+        ("leader-withdraws-superseded", "isr-members"),
+        ("leader-keeps-refused-joiner", "proposal-outcomes"),
+        ("consumer-starts-at-the-end", "consumer-positions"),
+        ("consumer-keeps-epoch-after-cut", "consumer-positions"),
+        ("controller-elects-unreadable", "fail-over"),
+    ],
+)
+def test_a_run_finds_each_bug_of_fetches_in_its_scenario_and_holds_without_it(
+    name: str, checker: str
+) -> None:
+    scenario = bugs()[name].found_by
+    result = run_scenario(scenario, 1, bug=name, stops_early=True)
+    assert result.violations[0].checker == checker, result.violations
+    assert run_scenario(scenario, 1).verdict is Verdict.HELD
 
 
 @pytest.mark.slow
