@@ -5,14 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from bench.growth import LINEAR, Once, Row, Sample, sliced
+from bench.growth import LINEAR, Once, Row, Sample, Steps, sliced
 from bench.scale_logs import (
     FIRST_TIMESTAMP,
     ROOMY,
+    SIZES,
     one_record,
+    open_committed,
     open_log,
     write_one_segment,
+    write_segments,
 )
+from bench.scale_partitions import open_directory
+from storage.errors import ReadGoesOn, ReadTakesLong
+from storage.log import PartitionLog
+from storage.validation.work import STEP_REBUILT_BYTES
 
 # Batches in the segment.
 BATCHES: Final = (25_000, 50_000, 100_000, 200_000)
@@ -47,6 +54,66 @@ def truncate_level(size: int, root: Path) -> Once:
     return once
 
 
+def search_level(size: int, root: Path) -> Once:
+    """Look for the only later batch after `size` batches of one timestamp, as a leader does."""
+    _write_level(root / "t-0", size)
+    log = open_committed(root / "t-0", clean=True, config=ROOMY)
+    later = one_record(0, timestamp=FIRST_TIMESTAMP + 1)
+    log.append_as_leader(later, leader_epoch=0, now_ms=FIRST_TIMESTAMP)
+    return lambda: _searched(log, FIRST_TIMESTAMP + 1)
+
+
+def search_segments(size: int, root: Path) -> Once:
+    """Look for a time that none of `size` segments has, right after a start."""
+    write_segments(root / "t-0", size)
+
+    def once() -> Sample:
+        log = open_log(root / "t-0", clean=True)
+        sample = _searched(log, FIRST_TIMESTAMP + 1)
+        log.close_handles()
+        return sample
+
+    return once
+
+
+def _searched(log: PartitionLog, timestamp: int) -> Sample:
+    # As `ListOffsetsHandler` does.
+    def step() -> str:
+        try:
+            log.reads.offset_for_timestamp(timestamp, STEP_REBUILT_BYTES)
+        except ReadGoesOn:
+            return "again"
+        except ReadTakesLong:
+            return "in a job"
+        return "done"
+
+    with Steps() as taken:
+        while (outcome := taken.step(step)) == "again":
+            pass
+        search = log.reads.search_for_timestamp(timestamp)
+        if outcome == "in a job" and search is not None:
+            taken.job(lambda: search(None))
+    return taken.total
+
+
+def delete(size: int, root: Path) -> Once:
+    """Delete a log of `size` segments as a broker does, whose job deletes the files."""
+    (root / "data").mkdir()
+
+    def once() -> Sample:
+        write_segments(root / "data" / "t-0", size)
+        logs = open_directory(root / "data")
+        with Steps() as taken:
+            delete_files = taken.step(lambda: logs.begin_deletion("t", 0))
+            assert delete_files is not None, size
+            taken.job(delete_files)
+        logs.close_handles()
+        (root / "data" / ".kafka_cleanshutdown").touch()
+        return taken.total
+
+    return once
+
+
 ROWS: Final = [
     Row(
         name="truncate-level",
@@ -54,5 +121,27 @@ ROWS: Final = [
         sizes=BATCHES,
         most=LINEAR,
         prepare=truncate_level,
+    ),
+    Row(
+        name="search-level",
+        what="a search by time behind n batches of one timestamp",
+        sizes=BATCHES,
+        most=LINEAR,
+        prepare=search_level,
+    ),
+    Row(
+        name="search-segments",
+        what="a search by time over n segments, after a start",
+        sizes=SIZES,
+        most=LINEAR,
+        prepare=search_segments,
+    ),
+    Row(
+        name="delete",
+        what="a deletion of a log of n segments",
+        sizes=SIZES,
+        most=LINEAR,
+        prepare=delete,
+        rounds=3,
     ),
 ]

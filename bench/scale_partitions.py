@@ -10,6 +10,7 @@ from typing import Final
 
 from bench.growth import INDEPENDENT, LINEAR, Once, Row, Sample, at_end, cpu, sliced, steps
 from bench.scale_logs import CONFIG, FIRST_TIMESTAMP, SIZES, one_record, write_segments
+from storage.directory.directories import LogDirectories
 from storage.directory.manager import LogManager
 from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
@@ -177,6 +178,26 @@ def retention(size: int, root: Path) -> Once:
     return once
 
 
+def fail_directory(size: int, root: Path) -> Once:
+    """Take one of two directories offline, with `size` partitions; a job closes their files."""
+    write_partitions(root / "data", size)
+    numbers = count()
+
+    def once() -> Sample:
+        directories = [str(root / "data"), str(root / f"other-{next(numbers)}")]
+        logs = LogDirectories(OsFileSystem(), directories, CONFIG, FIRST_TIMESTAMP, Draws(1))
+        logs.load(FIRST_TIMESTAMP)
+        failed = list[LogManager]()
+        logs.on_offline = lambda manager, _: failed.append(manager)
+        sample = steps([lambda: logs.fail(directories[0], OSError("the disk failed"))])
+        failed[0].close_handles()
+        logs.close_handles()
+        (root / "data" / ".kafka_cleanshutdown").touch()
+        return sample
+
+    return once
+
+
 def checkpoint(size: int, root: Path) -> Once:
     logs = _with_partitions(size, root)
     return lambda: steps([logs.checkpoint_recovery_points])
@@ -231,6 +252,14 @@ ROWS: Final = [
         sizes=SIZES,
         most=LINEAR,
         prepare=retention,
+    ),
+    Row(
+        name="fail-directory",
+        what="a directory with n partitions fails",
+        sizes=SIZES,
+        most=LINEAR,
+        prepare=fail_directory,
+        rounds=3,
     ),
     Row(
         name="checkpoint",

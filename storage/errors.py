@@ -71,7 +71,13 @@ class ValidationTakesLong(StorageError):
 
 
 class ReadTakesLong(StorageError):
-    """A batch unpacks to more than a step may read: not a flaw of it, but it must be read elsewhere."""
+    """A search reads more than a step may, a batch that unpacks to much or many batches: no flaw of them, but it must
+    be done elsewhere.
+    """
+
+
+class ReadGoesOn(ReadTakesLong):
+    """A search has read what a step may, and knows more of the log now: the same call in a later step goes on."""
 
 
 class InvalidTimestamp(InvalidRecord):

@@ -203,6 +203,11 @@ class LogDirectories:
         manager = self.manager_of(topic, partition)
         return manager is not None and manager.delete(topic, partition)
 
+    def begin_deletion(self, topic: str, partition: int) -> Callable[[], None] | None:
+        """What `LogManager.begin_deletion` of the partition's directory returns; None without a log."""
+        manager = self.manager_of(topic, partition)
+        return None if manager is None else manager.begin_deletion(topic, partition)
+
     def directory_of(self, path: str | None) -> str | None:
         """The online directory that `path` is in or is itself; None without one."""
         while path:
@@ -229,9 +234,9 @@ class LogDirectories:
         self.online.remove(manager)
         assert self.online, manager.directory
         assert manager not in self.online, manager.directory
+        reason = str(error) or type(error).__name__
         for log in manager.logs.values():
-            if log.online.reason is None:
-                log.online.failed("log directory", OSError(str(error)))
+            log.online.fail_with_directory(reason)
         noted = self._note_offline(manager.directory, error)
         self.on_offline(manager, noted.reason)
 

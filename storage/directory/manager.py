@@ -328,6 +328,28 @@ class LogManager:
         self._forget_offsets(topic, partition)
         return True
 
+    def begin_deletion(self, topic: str, partition: int) -> Callable[[], None] | None:
+        """Remove the partition's log, as `delete` does, but leave its files to a job. None without a log.
+
+        The job closes and deletes them, and raises DirectoryFailed; no other job may use them after it. After a crash
+        the next start finishes the deletion.
+        """
+        name = directory_name(topic, partition)
+        log = self.logs.pop(name, None)
+        self.topic_ids.pop(name, None)
+        if log is None:
+            return None
+        with self._disk("delete"):
+            path = self._move_away(log, DELETE_SUFFIX)
+        self._forget_offsets(topic, partition)
+
+        def delete_files() -> None:
+            log.close_handles()
+            with self._disk("delete"):
+                delete_log_files(self._file_system, path)
+
+        return delete_files
+
     def delete_later(self, topic: str, partition: int, now_ms: int) -> bool:
         """Remove the partition's log while readers still use it. Returns whether there was one.
 

@@ -50,6 +50,12 @@ class Online:
         logger.error("log offline: log=%s action=%s reason=%s", self._directory, action, shown)
         return StorageError(f"{self._directory}: {self.reason}")
 
+    def fail_with_directory(self, reason: str) -> None:
+        """Take the log offline with its log directory, which reports it once for all its logs."""
+        assert reason, self._directory
+        if self.reason is None:
+            self.reason = f"log directory failed: {reason}"
+
     def update_parent_directory(self, directory: str) -> None:
         """Take over the new name of the directory; only the remembered path changes."""
         self._directory = directory

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, final
 
 from storage.disk.handle_pool import OUT_OF_HANDLES
-from storage.errors import OffsetOutOfRange, OutOfHandles, StorageError
+from storage.errors import OffsetOutOfRange, OutOfHandles, ReadGoesOn, StorageError
 from storage.leader_epochs import LeaderEpochCache
 from storage.log.local_log import LocalLog
 from storage.log.marks import Marks
 from storage.log.online import Online
+from storage.segment import LogSegment
 from storage.segment.fetch_data import FetchData, Isolation
 from storage.segment.file_records import TimestampAndOffset
 from storage.segment.place import LogOffsetMetadata
@@ -21,6 +22,9 @@ EARLIEST_TIMESTAMP: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
 LATEST_TIERED_TIMESTAMP: Final = -5
+
+# The time indexes of so many segments take 6 ms to open and read.
+SEGMENTS_A_STEP: Final = 256
 
 # Searches one segment; takes the most bytes of a batch to decode, None for any.
 Search = Callable[[int | None], TimestampAndOffset | None]
@@ -102,8 +106,9 @@ class Reads:
         for the start of what is on this disk, which is the log start, and -5 for the end of what is on another storage,
         which is nothing: -1 for all three.
         Only the first segment that reaches the timestamp is searched, from the log start offset on; the record for -3
-        may be below the log start offset. Kafka does the same. Raises StorageError, and its child
-        ReadTakesLong for a batch of more than `most_bytes` to decode: `search_for_timestamp` is for that.
+        may be below the log start offset. Kafka does the same. Raises StorageError. With `most_bytes`
+        it raises a child where that takes longer than a step may: ReadTakesLong for a batch of more bytes to decode and
+        for many batches, for which there is `search_for_timestamp`; ReadGoesOn for many segments: call it again.
         """
         self._online.check()
         try:
@@ -123,21 +128,34 @@ class Reads:
             return TimestampAndOffset(timestamp=-1, offset=start_offset, leader_epoch=epoch)
         if timestamp == LATEST_TIERED_TIMESTAMP:
             return TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=-1)
-        search = self.search_for_timestamp(timestamp)
+        search = self.search_for_timestamp(timestamp, None if most_bytes is None else SEGMENTS_A_STEP)
         return None if search is None else search(most_bytes)
 
-    def search_for_timestamp(self, timestamp: int) -> Search | None:
+    def search_for_timestamp(self, timestamp: int, most_segments: int | None = None) -> Search | None:
         """Returns the search for a timestamp, -3 for the greatest, which may run on another thread.
 
         None if no segment reaches the timestamp. The search raises what `find_offset_by_timestamp` of a segment raises.
+        Raises ReadGoesOn if the greatest timestamps of more than `most_segments` are not known yet: those of so many
+        are then.
         """
+        segments = self._known(most_segments)
         if timestamp == MAX_TIMESTAMP:
-            latest = max(self._local.segments, key=lambda segment: segment.max_timestamp.timestamp)
+            latest = max(segments, key=lambda segment: segment.max_timestamp.timestamp)
             return latest.find_max_timestamp
-        for segment in self._local.segments:
+        for segment in segments:
             if segment.largest_timestamp_ms >= timestamp:
                 return partial(segment.find_offset_by_timestamp, timestamp, self._marks.log_start_offset)
         return None
+
+    def _known(self, most_segments: int | None) -> Iterator[LogSegment]:
+        """The segments, each before its greatest timestamp is asked for, and not too many that do not know it."""
+        unknown = 0
+        for segment in self._local.segments:
+            if most_segments is not None and not segment.is_max_timestamp_known:
+                if unknown == most_segments:
+                    raise ReadGoesOn(f"a search that reads the time indexes of more than {unknown} segments")
+                unknown += 1
+            yield segment
 
     def _earliest(self) -> TimestampAndOffset:
         """Returns the log start offset, with its leader epoch if the first known epoch begins at or below it."""

@@ -191,6 +191,11 @@ class LogSegment:
         return self._max_timestamp
 
     @property
+    def is_max_timestamp_known(self) -> bool:
+        """Whether `max_timestamp` is known without a look at the time index."""
+        return self._max_timestamp is not None
+
+    @property
     def largest_timestamp_ms(self) -> int:
         """The greatest timestamp; without one the time when the file was last modified (LS19)."""
         timestamp = self.max_timestamp.timestamp
@@ -436,7 +441,8 @@ class LogSegment:
     ) -> TimestampAndOffset | None:
         """The first record at least as late as `timestamp`, from `start_offset` on (LS18).
 
-        Raises TruncatedWhileRead, StorageError, OSError; ReadTakesLong for a batch of more than `most_bytes` to decode.
+        Raises TruncatedWhileRead, StorageError, OSError. With `most_bytes` it raises ReadTakesLong for a batch of more
+        bytes to decode, and for a search over many batches.
         """
         cuts = self.records.cuts
         try:

@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 OnOffline = Callable[[str], None]
 
 NO_PREVIOUS_EPOCH = -1
+# To delete the files of so many takes 6 ms.
+SEGMENTS_DELETED_A_STEP = 256
 HIGH_WATERMARK_TIMER = "checkpoint.high_watermark"
 RECOVERY_POINT_TIMER = "checkpoint.recovery_point"
 
@@ -215,7 +217,18 @@ class BrokerLogs:
         return log
 
     def delete(self, replica: Replica) -> None:
-        self.directories.delete(replica.topic_partition.topic, replica.topic_partition.partition)
+        """Deletes the log of a replica that was removed; a job deletes the files of many segments."""
+        topic, partition = replica.topic_partition.topic, replica.topic_partition.partition
+        if len(replica.log.local.segments) <= SEGMENTS_DELETED_A_STEP:
+            self.directories.delete(topic, partition)
+            return
+        delete_files = self.directories.begin_deletion(topic, partition)
+        if delete_files is not None:
+            self._outbox.run_job("delete", delete_files, lambda _, error: self._on_deleted(error))
+
+    def _on_deleted(self, error: Exception | None) -> None:
+        if error is not None:
+            self.on_disk_failed(None, error)
 
     def set_strays_aside(self, expected: dict[TopicPartition, str]) -> None:
         """Renames the logs that the first image does not place here, and keeps them, as Kafka does (ROL-5, LL4)."""

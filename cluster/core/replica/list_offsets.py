@@ -20,14 +20,14 @@ from cluster.core.messages import (
 from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.leader import Leader
 from cluster.core.replica.replica import Replica
-from storage.errors import ReadTakesLong, StorageError
+from storage.errors import ReadGoesOn, ReadTakesLong, StorageError
 from storage.segment.file_records import TimestampAndOffset
 from storage.validation.work import STEP_REBUILT_BYTES
 
 
 @final
 class ListOffsetsHandler:
-    """Answers which offset a partition has at a point in time: at once, or after a job that decodes a large batch."""
+    """Answers which offset a partition has at a point in time: at once, or after steps and a job of a long search."""
 
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
@@ -38,6 +38,10 @@ class ListOffsetsHandler:
             answer = self._look_up(request)
         except ClusterError as error:
             answer = ListOffsetsResponse(topic_partition=request.topic_partition, error=error.code)
+        except ReadGoesOn:
+            # A job without work: whatever waits for a step comes before the next one of this search.
+            self._context.outbox.run_job("search", _do_nothing, lambda _, __: self.on_request(call, request))
+            return
         except ReadTakesLong:
             self._search_in_job(call, request)
             return
@@ -126,3 +130,7 @@ class ListOffsetsHandler:
         """
         if leader.log.marks.high_watermark < leader.epoch_start_offset:
             raise ClusterError(ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark lags behind the election")
+
+
+def _do_nothing() -> None:
+    """Does nothing."""

@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from cluster.core.broker import logs
 from cluster.core.effects import Effect, Reply, RunJob, Send, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import JobDone
@@ -39,7 +40,7 @@ from sim.disk.life import Life
 from storage.batch import Record, build_batch
 from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.draws import Draws
-from storage.errors import ForeignDirectory, NoLogDirectory, StorageError
+from storage.errors import DirectoryFailed, ForeignDirectory, NoLogDirectory, StorageError
 from tests.cluster.broker.setup import CLUSTER_ID, BrokerSetup
 from tests.cluster.replica.setup import observed, of, only, only_sent
 
@@ -374,6 +375,36 @@ def test_a_topic_whose_deletion_fails_on_one_disk_is_removed_whole() -> None:
     assert told_offline(effects) == ()
     setup.metadata(*topic(topic_id="2e" * 16))
     assert list(setup.broker.replicas()) == list(PARTITIONS)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_rt13_the_files_of_a_log_of_many_segments_are_deleted_by_a_job(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    setup = leading()
+    monkeypatch.setattr(logs, "SEGMENTS_DELETED_A_STEP", 1)
+    log = setup.broker.replicas()[IN_TWO[0]].log
+    log.append_as_leader(
+        build_batch([Record(offset=0, timestamp=0, key=None, value=b"")], base_offset=0),
+        leader_epoch=0,
+        now_ms=setup.now_ms,
+    )
+    log.flushes.roll(now_ms=setup.now_ms)
+    effects = setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
+    assert not setup.broker.replicas()
+    (job,) = [each for each in of(effects, RunJob) if each.kind == "delete"]
+    names = setup.disk.file_system(Life()).list("two")
+    assert [name.endswith("-delete") for name in names if name.startswith("t-")] == [True]
+    if fails:
+        setup.disk.fail(1, verbs={"unlink"}, path_suffix=".log")
+        with pytest.raises(DirectoryFailed) as failure:
+            job.work()
+        effects = setup.finish(job, failure.value)
+    else:
+        effects = setup.finish(job)
+    assert bool(observed(effects, "log_directory.offline")) is fails
+    names = setup.disk.file_system(Life()).list("two")
+    assert any(name.startswith("t-") for name in names) is fails
 
 
 def test_pro9_a_flush_that_fails_takes_its_directory_only() -> None:

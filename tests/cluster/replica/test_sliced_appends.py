@@ -17,6 +17,7 @@ from cluster.core.messages import (
 )
 from cluster.core.replica.sliced_appends import MAX_AT_ONCE
 from storage.batch import set_producer_state
+from storage.log.reads import SEGMENTS_A_STEP
 from storage.validation.work import STEP_RECORDS
 from tests.cluster.broker.cluster_by_hand import batch
 from tests.cluster.replica.setup import T0, Setup, of, only, produced
@@ -231,3 +232,22 @@ def test_rd8_leadership_that_ends_while_a_job_searches_refuses_the_look_up() -> 
     case.setup.place(leader=2, isr=(1, 2), leader_epoch=1, partition_epoch=1)
     body = only(case.setup.run_jobs(effects), Reply).body
     assert isinstance(body, ListOffsetsResponse) and body.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_rd8_a_look_up_by_time_over_many_segments_is_answered_after_a_second_step() -> None:
+    setup = Setup()
+    setup.place(leader=1, isr=(1,))
+    log = setup.replica.log
+    for _ in range(SEGMENTS_A_STEP + 5):
+        log.append_as_leader(batch(b"small"), leader_epoch=0, now_ms=setup.now_ms)
+        log.flushes.roll(now_ms=setup.now_ms)
+    for segment in log.local.segments:
+        # As after a start.
+        segment._max_timestamp = None
+    effects = setup.request(ListOffsetsRequest(topic_partition=T0, timestamp=NOW_MS + 1))
+    assert only(effects, RunJob).kind == "search" and not of(effects, Reply)
+    effects = setup.run_jobs(effects)
+    assert not of(effects, RunJob)
+    body = only(effects, Reply).body
+    assert isinstance(body, ListOffsetsResponse)
+    assert (body.error, body.offset) == (ErrorCode.NONE, -1)

@@ -50,6 +50,22 @@ def test_rt13_a_log_with_a_sub_directory_in_it_is_deleted(is_later: bool) -> Non
     assert [name for name in left if name.startswith("t-0")] == []
 
 
+def test_rt13_a_deletion_in_two_parts_takes_the_log_out_at_once_and_its_files_later() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    append_each(logs.create("t", 0), 3)
+    file_system = disk.file_system(Life())
+    delete_files = logs.begin_deletion("t", 0)
+    assert delete_files is not None and logs.begin_deletion("t", 0) is None
+    assert logs.get("t", 0) is None
+    (renamed,) = (name for name in file_system.list(DIRECTORY) if name.startswith("t-0"))
+    assert renamed.endswith("-delete")
+    # A log of the same name may come before the files are gone.
+    append_each(logs.create("t", 0), 1)
+    delete_files()
+    assert [name for name in file_system.list(DIRECTORY) if name.startswith("t-0")] == ["t-0"]
+
+
 def test_ll4_a_link_is_deleted_and_what_it_leads_to_is_not(tmp_path: Path) -> None:
     doomed, other = tmp_path / "data" / DOOMED, tmp_path / "other"
     fill(OsFileSystem(), str(other))

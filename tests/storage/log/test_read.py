@@ -6,11 +6,12 @@ from functools import partial
 
 import pytest
 
-from storage.errors import OffsetOutOfRange
+from storage.errors import OffsetOutOfRange, ReadGoesOn
 from storage.log import Isolation, LogOffsetMetadata, PartitionLog
 from tests.storage.logs import (
     NOW_MS,
     SIZE,
+    THREE,
     append_each,
     batch,
     filled_log,
@@ -254,3 +255,18 @@ def test_rd7_an_open_transaction_holds_the_last_stable_offset_back() -> None:
     assert read(log, 0, Isolation.TXN_COMMITTED) == [0, 1] and read(log, 2, Isolation.TXN_COMMITTED) == []
     log.marks.update_high_watermark(1)
     assert log.marks.last_stable_offset == 1
+
+
+def test_rd8_a_search_by_time_learns_of_so_many_segments_in_a_step_and_goes_on_in_the_next() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system, THREE)
+    append_each(log, 15)
+    log.close()
+    log = open_log(file_system, THREE, clean=True)
+    assert len(log.local.segments) == 5
+    for known in (2, 4):
+        with pytest.raises(ReadGoesOn):
+            log.reads.search_for_timestamp(NOW_MS + 1, 2)
+        assert [each.is_max_timestamp_known for each in log.local.segments].count(True) == known
+    assert log.reads.search_for_timestamp(NOW_MS + 1, 2) is None
+    assert log.reads.search_for_timestamp(NOW_MS, 0) is not None

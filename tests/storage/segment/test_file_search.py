@@ -13,7 +13,7 @@ import storage.segment.file_records
 from storage.batch import RecordBatch, build_batch
 from storage.batch.record import Record
 from storage.disk.filesystem import OpenMode
-from storage.errors import CorruptBatch
+from storage.errors import CorruptBatch, ReadTakesLong
 from storage.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
 from tests.storage.index.indexes import simulated
 from tests.storage.segment.log_files import PATH, THREE, batch_of, bytes_of, holding, with_three
@@ -164,6 +164,17 @@ class TestSearch:
         assert records.search_for_timestamp(11, 0, 5) == second
         assert records.search_for_timestamp(9, 0, 6) == second
         assert records.search_for_timestamp(12, 0, 5) is None
+
+    def test_fr13_a_step_passes_over_so_many_batches_and_a_job_over_all(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(storage.segment.file_records, "HEADERS_A_STEP", 3)
+        records = holding(b"".join(batch_of(offset, timestamp=1 + offset // 4) for offset in range(5)))
+        assert records.search_for_timestamp(1, most_bytes=1000) is not None
+        with pytest.raises(ReadTakesLong, match="3 batches"):
+            records.search_for_timestamp(2, most_bytes=1000)
+        found = records.search_for_timestamp(2)
+        assert found is not None and found.offset == 4
 
     def test_fr13_the_record_within_the_batch(self) -> None:
         batch = build_batch(
