@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import final
 
 from sim.disk.cache import PageCache
@@ -305,10 +307,12 @@ class SimFileSystem:
         """The pool of the handles that may be given up while they are not used."""
         return self._handles
 
-    def check_descriptors(self, count: int) -> None:
+    @contextmanager
+    def reserved(self, count: int) -> Iterator[None]:
         """Do nothing: a simulated process has as many descriptors as it likes."""
         assert count > 0, count
         self._life.check_alive()
+        yield
 
     def file_at(self, path: str) -> FileNode | None:
         """Returns the file called `path`; None if there is none."""

@@ -26,6 +26,7 @@ be, before it renames the file or a directory above it.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -126,10 +127,11 @@ class FileSystem(Protocol):
     def handles(self) -> HandlePool:
         """The pool of the handles that may be given up while they are not used."""
 
-    def check_descriptors(self, count: int) -> None:
-        """Raise OSError with EMFILE or ENFILE unless so many more files can be open at once, idle ones closed.
+    def reserved(self, count: int) -> AbstractContextManager[None]:
+        """Keep `count` descriptors for what this thread does within the block, in which others may take all others.
 
-        A log asks before it changes many files. Another thread may take the descriptors all the same.
+        The block is not entered, and OSError with EMFILE or ENFILE is raised, unless so many more files can be open at
+        once, idle ones closed. A log asks for it before it changes many files.
         """
 
     def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:

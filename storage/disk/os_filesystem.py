@@ -7,8 +7,9 @@ import fcntl
 import mmap
 import os
 import stat as stat_bits
-from collections.abc import Callable
-from contextlib import suppress
+from _thread import get_ident
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TypeVar, final
 
 from storage.codec.buffer import Buffer
@@ -17,6 +18,9 @@ from storage.disk.handle_pool import OUT_OF_HANDLES, HandlePool
 from storage.disk.machine_limits import default_handle_limit, named_error
 
 Result = TypeVar("Result")
+
+# Between a descriptor that was closed for a call and that call, another thread may take it.
+MOST_TRIES = 32
 
 # Without O_NONBLOCK the open of a FIFO would wait for a writer for ever; a regular file knows no such wait. O_NOCTTY
 # keeps a terminal from becoming ours.
@@ -110,6 +114,21 @@ class _Descriptor(int):
         # What was written is synced before, where it matters: the file is closed in any case.
         with suppress(OSError):
             os.close(self)
+
+
+@final
+class _Reserve:
+    """As many as `count` descriptors that are kept for the calls of one thread."""
+
+    __slots__ = ("_count", "descriptors")
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self.descriptors: list[_Descriptor] = []
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.descriptors) >= self._count
 
 
 @final
@@ -261,6 +280,8 @@ class OsFile:
             mapped = self._file_system.with_room(lambda: mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
         except OSError as error:
             raise named_error(error, self._path) from error
+        if self._descriptor is None:
+            self._file_system.take_back(descriptor)
         self._live_maps += 1
         return OsReadMap(self, mapped)
 
@@ -294,12 +315,14 @@ class OsFile:
         if self.is_unsynced:
             self._descriptor = descriptor
             return False
+        self._file_system.take_back(descriptor)
         return True
 
     def close(self) -> None:
         """Close the file, once the calls that run on other threads have returned; may be called again."""
         self._is_closed = True
-        self._descriptor = None
+        descriptor, self._descriptor = self._descriptor, None
+        self._file_system.take_back(descriptor)
         if self._can_rest:
             self._file_system.handles.remove(self)
 
@@ -390,6 +413,8 @@ class OsFileSystem:
         self._handles = HandlePool(default_handle_limit()) if handles is None else handles
         self._most_spares = spare_descriptors
         self._spares: list[_Descriptor] = []
+        # By thread: those of a change that must not stop in its midst.
+        self._reserves: dict[int, _Reserve] = {}
         self._keep_spares()
 
     @property
@@ -421,39 +446,63 @@ class OsFileSystem:
 
     def with_room(self, call: Callable[[], Result]) -> Result:
         """Returns the result of `call`, which needs a descriptor. If the system has none, idle handles are given up,
-        or a spare descriptor, and the call is made again. Raises OSError.
+        or a reserved or a spare descriptor, and the call is made again. Raises OSError.
         """
         if len(self._spares) < self._most_spares:
             self._keep_spares()
-        try:
-            return call()
-        except OSError as error:
-            if error.errno not in OUT_OF_HANDLES or not (self._handles.make_room() or self._gave_spare()):
-                raise
+        for _ in range(MOST_TRIES):
+            try:
+                return call()
+            except OSError as error:
+                if error.errno not in OUT_OF_HANDLES or not self._made_room():
+                    raise
         return call()
 
-    def check_descriptors(self, count: int) -> None:
-        """Raise OSError with EMFILE or ENFILE unless so many more files can be open at once, idle ones closed."""
+    def _made_room(self) -> bool:
+        """Close something, so that a call may find a descriptor. Returns whether there was anything to close."""
+        if self._handles.make_room():
+            return True
+        reserve = self._reserves.get(get_ident())
+        return (reserve is not None and _gave_one(reserve.descriptors)) or _gave_one(self._spares)
+
+    @contextmanager
+    def reserved(self, count: int) -> Iterator[None]:
+        """Keep `count` descriptors for what this thread does within the block, in which others may take all others.
+
+        Raises OSError with EMFILE or ENFILE unless so many more files can be open at once, idle ones closed.
+        """
         assert count > 0, count
-        opened: list[_Descriptor] = []
+        thread = get_ident()
+        assert thread not in self._reserves, thread
+        reserve = _Reserve(count)
         try:
-            while len(opened) < count:
-                opened.append(_Descriptor(self.with_room(lambda: os.open(os.devnull, os.O_RDONLY))))
+            while not reserve.is_full:
+                reserve.descriptors.append(
+                    _Descriptor(self.with_room(lambda: os.open(os.devnull, os.O_RDONLY)))
+                )
         except OSError as error:
             raise named_error(error, os.devnull) from error
+        self._reserves[thread] = reserve
+        try:
+            yield
+        finally:
+            del self._reserves[thread]
+
+    def take_back(self, descriptor: _Descriptor | None) -> None:
+        """Keep a descriptor that this thread needs no more, if it has reserved some and lacks one.
+
+        Others could take it, were it closed; and a change of many files syncs their directory many times.
+        """
+        if descriptor is None or not self._reserves:
+            return
+        reserve = self._reserves.get(get_ident())
+        if reserve is not None and not reserve.is_full:
+            reserve.descriptors.append(descriptor)
 
     def _keep_spares(self) -> None:
         with suppress(OSError):
             while len(self._spares) < self._most_spares:
                 self._spares.append(_Descriptor(os.open(os.devnull, os.O_RDONLY)))
-
-    def _gave_spare(self) -> bool:
-        """Close a spare descriptor. Returns whether there was one."""
-        try:
-            self._spares.pop()
-        except IndexError:
-            return False
-        return True
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path or ".")
@@ -536,10 +585,19 @@ class OsFileSystem:
 
     def sync_directory(self, path: str) -> None:
         """Put the names created, renamed and removed in `path` on stable storage."""
-        descriptor = self.with_room(lambda: os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY))
+        descriptor = _Descriptor(self.with_room(lambda: os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)))
         try:
             _sync_descriptor(descriptor)
         except OSError as error:
             raise named_error(error, path) from error
         finally:
-            os.close(descriptor)
+            self.take_back(descriptor)
+
+
+def _gave_one(descriptors: list[_Descriptor]) -> bool:
+    """Close one of the descriptors. Returns whether there was one."""
+    try:
+        descriptors.pop()
+    except IndexError:
+        return False
+    return True

@@ -8,6 +8,7 @@ or deleted are kept in memory. Directories cannot be renamed, and a lock locks n
 from __future__ import annotations
 
 import errno
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import final
@@ -85,9 +86,9 @@ class OverlayFileSystem:
         """The pool of the file system below."""
         return self.below.handles
 
-    def check_descriptors(self, count: int) -> None:
-        """Raise OSError unless so many more files can be open below."""
-        self.below.check_descriptors(count)
+    def reserved(self, count: int) -> AbstractContextManager[None]:
+        """Keep `count` descriptors of the file system below within the block. Raises OSError."""
+        return self.below.reserved(count)
 
     def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> OverlayFile:
         """Open a file; for writing, it is a copy. Raises OSError with the path."""

@@ -7,7 +7,8 @@ RO2, FL2, RD2 to RD4, RT9 to RT12.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Final, final
 
@@ -264,17 +265,21 @@ class LocalLog:
                 logger.warning("stale file removed before a roll: path=%s", path)
                 self.file_system.unlink(path)
 
-    def check_descriptors(self) -> None:
-        """Raise OutOfHandles, with nothing changed, if a change of several files would find too few descriptors.
+    @contextmanager
+    def with_descriptors(self) -> Iterator[None]:
+        """Keep the descriptors that a change of several files needs, within the block.
 
-        To be called before such a change: without a descriptor in its midst the log would have to go offline.
+        Without one in its midst the log would have to go offline. Raises OutOfHandles, with nothing changed, if there
+        are too few.
         """
-        try:
-            self.file_system.check_descriptors(DESCRIPTORS_OF_A_CHANGE)
-        except OSError as error:
-            if not is_out_of_handles(error):
-                raise
-            raise OutOfHandles(f"{self.directory}: {error}") from error
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self.file_system.reserved(DESCRIPTORS_OF_A_CHANGE))
+            except OSError as error:
+                if not is_out_of_handles(error):
+                    raise
+                raise OutOfHandles(f"{self.directory}: {error}") from error
+            yield
 
     def truncate_to(self, offset: int, now_ms: int, kept: KeptTimestamps | None = None) -> list[LogSegment]:
         """Drop the batch that holds `offset` and all later batches. Returns the segments that were deleted whole (RT9).

@@ -133,7 +133,10 @@ class Retention:
         The log rolls first if no segment would be left (RT3, RT8). Raises StorageError, OSError; OutOfHandles, with
         nothing deleted, if there are too few descriptors.
         """
-        self._local.check_descriptors()
+        with self._local.with_descriptors():
+            self._delete(oldest, now_ms)
+
+    def _delete(self, oldest: list[LogSegment], now_ms: int) -> None:
         doomed, segments = oldest, self._local.segments
         if len(doomed) == len(segments):
             active = self._flushes.roll_unguarded(None, now_ms)

@@ -82,13 +82,11 @@ class Truncation:
             # No batch is without an offset, so a look at these is short.
             if offset - segment.base_offset <= self.batches_a_slice:
                 return True
-            self._local.check_descriptors()
-            with self._online.during("truncate", refuses=False):
+            with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
                 kept = self._kept = look_at_kept(segment, offset)
         if kept is None or kept.is_done:
             return True
-        self._local.check_descriptors()
-        with self._online.during("truncate", refuses=False):
+        with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
             kept.advance(self.batches_a_slice)
         return kept.is_done
 
@@ -110,8 +108,7 @@ class Truncation:
             )
         elif reload.is_done:
             return True
-        self._local.check_descriptors()
-        with self._online.during("truncate", refuses=False):
+        with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
             reload.advance(now_ms)
         return False
 
@@ -157,8 +154,7 @@ class Truncation:
         if offset < 0:
             raise ValueError(f"cannot truncate to offset {offset}: the offset must not be negative")
         self._online.check()
-        self._local.check_descriptors()
-        with self._online.during("truncate", refuses=False):
+        with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
             if offset >= self._local.log_end_offset:
                 self._epochs.truncate_from_end(self._local.log_end_offset)
                 self._epochs.flush()
@@ -198,8 +194,7 @@ class Truncation:
         Raises StorageError; OutOfHandles, with nothing changed, if there are too few descriptors.
         """
         self._online.check()
-        self._local.check_descriptors()
-        with self._online.during("truncate", refuses=False):
+        with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
             self._truncate_fully(offset, log_start_offset, now_ms)
 
     def _truncate_fully(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:

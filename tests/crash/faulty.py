@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar, final
@@ -141,8 +142,8 @@ class FaultyFileSystem:
     def handles(self) -> HandlePool:
         return self._inner.handles
 
-    def check_descriptors(self, count: int) -> None:
-        self._inner.check_descriptors(count)
+    def reserved(self, count: int) -> AbstractContextManager[None]:
+        return self._inner.reserved(count)
 
     def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:
         file = self._call("open", path, lambda: self._inner.open(path, mode, can_rest=can_rest))

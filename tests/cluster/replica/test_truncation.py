@@ -6,6 +6,7 @@ Its log is written as epochs and sizes; the leader's answers come by hand.
 from __future__ import annotations
 
 import errno
+from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
 import pytest
@@ -156,9 +157,10 @@ class LackingDescriptors:
     def __init__(self, below: FileSystem) -> None:
         self._below, self.lacks = below, True
 
-    def check_descriptors(self, count: int) -> None:
+    def reserved(self, count: int) -> AbstractContextManager[None]:
         if self.lacks:
             raise OSError(errno.EMFILE, f"{count} are wanted")
+        return nullcontext()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._below, name)

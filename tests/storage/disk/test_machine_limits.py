@@ -9,7 +9,8 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -263,10 +264,15 @@ def test_descriptors_that_can_be_had_are_left_as_they_were(tmp_path: Path) -> No
     file_system = OsFileSystem(handles=HandlePool(100))
     file = file_system.open(f"{tmp_path}/idle", OpenMode.CREATE, can_rest=True)
     used = len(os.listdir("/proc/self/fd"))
-    file_system.check_descriptors(20)
+    with file_system.reserved(20):
+        pass
     assert len(os.listdir("/proc/self/fd")) == used
-    with open_files_limited_to(3), pytest.raises(OSError, match="ulimit -n") as raised:
-        file_system.check_descriptors(1)
+    with (
+        open_files_limited_to(3),
+        pytest.raises(OSError, match="ulimit -n") as raised,
+        file_system.reserved(1),
+    ):
+        pytest.fail("there is none to reserve")
     assert raised.value.errno == errno.EMFILE
     # The idle file has made room in vain.
     assert file not in file_system.handles
@@ -284,10 +290,39 @@ def test_descriptors_that_idle_files_hold_can_be_had(tmp_path: Path) -> None:
                 descriptors.append(os.open(os.devnull, os.O_RDONLY))
             except OSError:
                 break
-        file_system.check_descriptors(9)
-        with pytest.raises(OSError, match="ulimit -n"):
-            file_system.check_descriptors(10)
+        with file_system.reserved(9):
+            pass
+        with pytest.raises(OSError, match="ulimit -n"), file_system.reserved(10):
+            pytest.fail("there are only nine")
     for descriptor in descriptors:
         os.close(descriptor)
     for file in files:
         file.close()
+
+
+def take_all(others: list[int]) -> None:
+    with suppress(OSError):
+        while True:
+            others.append(os.open(os.devnull, os.O_RDONLY))
+
+
+def test_reserved_descriptors_are_there_for_the_block_and_for_its_thread_alone(tmp_path: Path) -> None:
+    file_system = OsFileSystem()
+    others: list[int] = []
+    with open_files_limited_to(len(os.listdir("/proc/self/fd")) + 20):
+        with file_system.reserved(2):
+            take_all(others)
+            with ThreadPoolExecutor(1) as other, pytest.raises(OSError):
+                other.submit(file_system.sync_directory, str(tmp_path)).result()
+            # Its descriptor goes back to the reserve each time.
+            for _ in range(5):
+                file_system.sync_directory(str(tmp_path))
+            first, second = (
+                file_system.open(f"{tmp_path}/{name}", OpenMode.CREATE) for name in ("first", "second")
+            )
+            with pytest.raises(OSError):
+                file_system.sync_directory(str(tmp_path))
+            first.close()
+            second.close()
+        for each in others:
+            os.close(each)

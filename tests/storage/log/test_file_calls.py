@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from storage.codec.buffer import Buffer
 from storage.config import LogConfig
 from storage.disk.filesystem import File, FileStat, FileSystem, Lock, OpenMode, ReadMap
@@ -78,8 +80,8 @@ class RecordingFileSystem:
     def handles(self) -> HandlePool:
         return self._file_system.handles
 
-    def check_descriptors(self, count: int) -> None:
-        self._file_system.check_descriptors(count)
+    def reserved(self, count: int) -> AbstractContextManager[None]:
+        return self._file_system.reserved(count)
 
     def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:
         return RecordedFile(self._file_system.open(path, mode, can_rest=can_rest), self.calls)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -18,6 +20,7 @@ from storage.errors import OutOfHandles
 from storage.index.time_index import TimestampOffset
 from storage.log import PartitionLog
 from tests.storage.disk.test_machine_limits import open_files_limited_to
+from tests.storage.log.failing_calls import ROOT
 from tests.storage.logs import NOW_MS, SMALL, append_each, produced, read_offsets
 
 
@@ -210,6 +213,87 @@ def test_ap16_whichever_file_finds_no_descriptor_the_log_stays_online(
     while fails_alone(tmp_path / f"t-{left}", operate, left):
         left += 1
     assert left < 20
+
+
+class Others:
+    """Take every descriptor that is free at calls of storage's functions, from the `first`-th call on.
+
+    They take none between a descriptor that was closed for a call and that call: of many threads that want one, that
+    one is as quick as the others.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.calls, self._first = 0, first
+        self._taken: list[int] = []
+
+    @property
+    def has_taken(self) -> bool:
+        return bool(self._taken)
+
+    def during(self, run: Callable[[], object]) -> None:
+        gc.collect()
+        with open_files_limited_to(len(os.listdir("/proc/self/fd")) + 50):
+            before = sys.getprofile()
+            sys.setprofile(self._on_event)
+            try:
+                run()
+            finally:
+                sys.setprofile(before)
+        for each in self._taken:
+            os.close(each)
+
+    def _on_event(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(ROOT) or code.co_name == "<lambda>":
+            return
+        self.calls += 1
+        if self.calls >= self._first:
+            with suppress(OSError):
+                while True:
+                    self._taken.append(os.open(os.devnull, os.O_RDONLY))
+
+
+CHANGES = (truncate, truncate_within_a_segment, truncate_fully, truncate_in_slices, delete_old_segments)
+
+
+def survives(directory: Path, operate: Operation, first: int) -> bool:
+    """Let others take all descriptors from the `first`-th call on, and check that nothing or all was done.
+
+    Returns whether the operation took so many calls.
+    """
+    log = opened(directory)
+    before, failure, others = (log.log_start_offset, log.log_end_offset), None, Others(first)
+    try:
+        others.during(lambda: operate(log))
+    except OutOfHandles as error:
+        failure = error
+    assert log.online.reason is None, (first, log.online.reason)
+    if failure is not None:
+        assert (log.log_start_offset, log.log_end_offset) == before, first
+        check_known(log, directory)
+        operate(log)
+    check_known(log, directory)
+    log.close()
+    return others.has_taken
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operate", CHANGES, ids=lambda operate: operate.__name__)
+def test_ap16_others_that_take_all_descriptors_in_the_midst_of_a_change_do_not_take_the_log_offline(
+    tmp_path: Path, operate: Operation
+) -> None:
+    first = 1
+    while survives(tmp_path / f"t-{first}", operate, first):
+        first += 17
+    assert first > 100
+
+
+@pytest.mark.parametrize("operate", CHANGES, ids=lambda operate: operate.__name__)
+@pytest.mark.parametrize("first", [60, 150])
+def test_ap16_others_that_take_all_descriptors_at_some_call_do_not_take_the_log_offline(
+    tmp_path: Path, operate: Operation, first: int
+) -> None:
+    assert survives(tmp_path / "t-0", operate, first)
 
 
 def fails_alone(directory: Path, operate: Operation, left: int) -> bool:
