@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.config import LogConfig
+from storage.config import LogConfig, parse_integer
 from storage.errors import ConfigError, InvalidTopic
 from storage.segment.place import LogOffsetMetadata
 from storage.segment.segments import LogSegments
@@ -88,6 +88,27 @@ def test_a_level_counts_where_the_topic_names_its_codec(codec: str, least: int, 
         assert LogConfig.from_properties({**named, "compression.type": codec}).compression_level == level
         for other in ("producer", "uncompressed", "snappy"):
             assert LogConfig.from_properties({**named, "compression.type": other}).compression_level is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("9223372036854775807", 2**63 - 1),
+        ("-9223372036854775808", -(2**63)),
+        ("+7", 7),
+        ("9223372036854775808", None),
+        ("-9223372036854775809", None),
+        ("1_000", None),
+        ("0x10", None),
+        ("", None),
+    ],
+)
+def test_a_number_has_64_bits_and_is_written_as_java_reads_it(text: str, number: int | None) -> None:
+    if number is not None:
+        assert parse_integer(text) == number
+        return
+    with pytest.raises(ValueError, match=r"more than 64 bits|no number"):
+        parse_integer(text)
 
 
 def test_blanks_around_a_value_do_not_count() -> None:

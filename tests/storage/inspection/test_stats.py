@@ -7,10 +7,25 @@ from pathlib import Path
 
 import pytest
 
+from storage.batch import Compression, Record, build_batch
+from storage.batch.legacy.builder import build_message_set
+from storage.disk.filesystem import FileSystem, OpenMode, join
 from storage.disk.os_filesystem import OsFileSystem
-from storage.inspection.stats import partition_stats
-from storage.log import PartitionLog
-from tests.storage.logs import NOW_MS, SIZE, THREE, append_each
+from storage.inspection.stats import PartitionStats, TotalStats, partition_stats, total_stats
+from storage.inspection.verify.partition import verify_partition
+from storage.log import AppendOrigin, PartitionLog
+from tests.storage.log.appends import lead, sequenced
+from tests.storage.logs import (
+    DIRECTORY,
+    NOW_MS,
+    SIZE,
+    THREE,
+    append_each,
+    batch,
+    marker,
+    new_file_system,
+    open_log,
+)
 
 DESCRIPTORS = "/proc/self/fd"
 
@@ -40,3 +55,79 @@ def test_the_open_files_of_a_node_that_uses_every_segment(tmp_path: Path) -> Non
     log.close_handles()
     assert (stats.segments, stats.open_files) == (7, held)
     assert len(os.listdir(DESCRIPTORS)) == before
+
+
+def mixed_log() -> FileSystem:
+    """A log with three batches of data, one of which is packed, and a marker, in two epochs."""
+    file_system = new_file_system()
+    log = open_log(file_system)
+    packed = build_batch(
+        [Record(each, NOW_MS, b"k", b"v") for each in range(5)], compression=Compression.GZIP
+    )
+    lead(log, packed, epoch=1)
+    lead(log, sequenced(0, 2, is_transactional=True), epoch=1)
+    lead(log, marker(9, is_commit=True), epoch=3, origin=AppendOrigin.COORDINATOR)
+    lead(log, sequenced(0, producer_id=77), epoch=3)
+    log.close()
+    return file_system
+
+
+def test_what_a_partition_holds_is_counted_batch_by_batch() -> None:
+    stats = partition_stats(mixed_log(), DIRECTORY)
+    assert (stats.segments, stats.batches, stats.records, stats.control_records) == (1, 4, 9, 1)
+    assert (stats.first_offset, stats.log_end_offset, stats.producers) == (0, 9, 2)
+    assert (stats.codecs, stats.magics) == ({"gzip": 1, "none": 3}, {"2": 4})
+    assert (stats.epochs, stats.error) == ([[1, 0], [3, 7]], None)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_old_formats_are_counted_each_for_itself(magic: int) -> None:
+    file_system = new_file_system()
+    file = file_system.open(f"{DIRECTORY}/{20:020d}.log", OpenMode.CREATE)
+    file.append(
+        build_message_set(
+            [Record(each, NOW_MS, None, b"v") for each in (20, 21, 22)], magic=magic, base_offset=20
+        )
+    )
+    file.close()
+    stats = partition_stats(file_system, DIRECTORY)
+    assert (stats.batches, stats.records, stats.first_offset, stats.log_end_offset) == (3, 3, 20, 23)
+    assert (stats.magics, stats.epochs) == ({str(magic): 3}, [])
+
+
+def test_the_log_ends_where_an_empty_last_segment_begins() -> None:
+    file_system = new_file_system()
+    for base_offset, content in ((0, batch(0)), (50, b"")):
+        file = file_system.open(f"{DIRECTORY}/{base_offset:020d}.log", OpenMode.CREATE)
+        file.append(content)
+        file.close()
+    assert partition_stats(file_system, DIRECTORY).log_end_offset == 50
+    assert verify_partition(file_system, DIRECTORY, deep=True).log_end_offset == 50
+
+
+@pytest.mark.parametrize("left", [0, 1, SIZE - 1])
+def test_bytes_that_are_no_whole_batch_are_named_where_they_begin(left: int) -> None:
+    file_system = new_file_system()
+    path = join(DIRECTORY, f"{0:020d}.log")
+    file = file_system.open(path, OpenMode.CREATE)
+    file.append((batch(0) * 2)[: SIZE + left])
+    file.close()
+    stats = partition_stats(file_system, DIRECTORY)
+    expected = f"{path} at byte {SIZE}: the last {left} bytes are no whole batch"
+    assert (stats.error, stats.batches) == (expected if left else None, 1)
+
+
+def test_the_total_is_the_sum_of_the_partitions() -> None:
+    one = PartitionStats(
+        directory="a-0", segments=1, batches=2, records=3, control_records=1, log_bytes=4, index_bytes=5,
+        codecs={"none": 1, "lz4": 1}, magics={"2": 2}, open_files=6, maps=2,
+    )  # fmt: skip
+    other = PartitionStats(
+        directory="a-1", segments=10, batches=20, records=30, control_records=11, log_bytes=40, index_bytes=50,
+        codecs={"none": 20}, magics={"1": 3, "2": 17}, open_files=60, maps=20,
+    )  # fmt: skip
+    assert total_stats([one, other]) == TotalStats(
+        partitions=2, segments=11, batches=22, records=33, control_records=12, log_bytes=44, index_bytes=55,
+        codecs={"none": 21, "lz4": 1}, magics={"2": 19, "1": 3}, open_files=66, maps=22,
+    )  # fmt: skip
+    assert total_stats([]) == TotalStats()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import shutil
@@ -21,7 +22,18 @@ from storage.index.time_index import TimestampOffset
 from storage.log import PartitionLog
 from tests.storage.disk.test_machine_limits import open_files_limited_to
 from tests.storage.log.failing_calls import ROOT
-from tests.storage.logs import NOW_MS, SMALL, append_each, produced, read_offsets
+from tests.storage.logs import (
+    DIRECTORY,
+    NOW_MS,
+    ROOMY,
+    SMALL,
+    append_each,
+    new_disk,
+    new_file_system,
+    open_log,
+    produced,
+    read_offsets,
+)
 
 
 @contextmanager
@@ -91,6 +103,22 @@ def test_fl1_a_flush_that_was_prepared_without_descriptors_fails_though_it_finds
     again.flushes.flush()
     assert again.local.recovery_point == 60
     again.close()
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+def test_ro2_an_empty_segment_whose_restart_finds_no_descriptor_keeps_its_files(at: int) -> None:
+    """Only the files of a segment that was not begun are deleted: this one takes the next append."""
+    disk = new_disk()
+    log = open_log(new_file_system(disk), ROOMY)
+    append_each(log, 2)
+    log.flushes.roll(now_ms=NOW_MS)
+    names = set(log.local.file_system.list(DIRECTORY))
+    disk.fail(at, errno.EMFILE)
+    with pytest.raises(OutOfHandles):
+        log.flushes.roll(now_ms=NOW_MS)
+    assert names <= set(log.local.file_system.list(DIRECTORY))
+    append_each(log, 2)
+    assert read_offsets(log) == [0, 1, 2, 3]
 
 
 def test_ls1_an_index_that_finds_no_descriptor_misses_the_entry(log: PartitionLog) -> None:

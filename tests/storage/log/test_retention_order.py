@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from storage.log import LogOffsetMetadata, PartitionLog
 from storage.segment import LogSegment
 from storage.segment.fetch_data import Isolation
@@ -46,6 +48,17 @@ def of_times(*times: int) -> PartitionLog:
         log.flushes.roll(now_ms=NOW_MS)
     log.marks.update_high_watermark(len(times))
     return log
+
+
+@pytest.mark.parametrize("at_most", range(8))
+def test_rt2_no_more_segments_are_deleted_than_asked_for_whatever_the_reasons(at_most: int) -> None:
+    """The first of six segments is below the log start, the next two exceed retention.bytes, the others are too old."""
+    log = of_times(*[NOW_MS - 5000] * 6)
+    log.update_config(replace(log.local.config, retention_bytes=3 * SIZE))
+    log.marks.maybe_increment_log_start_offset(1)
+    deleted = log.retention.delete_old(NOW_MS, at_most=at_most)
+    assert deleted == min(at_most, 6)
+    assert (log.log_start_offset, len(log.local.segments)) == (max(1, deleted), 7 - deleted)
 
 
 def test_rt4_retention_by_size_precedes_retention_by_time() -> None:

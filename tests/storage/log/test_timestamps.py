@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from storage.batch import Compression, Record, build_batch
 from storage.config import LogConfig
+from storage.errors import ReadTakesLong
 from storage.log import PartitionLog
 from storage.log.reads import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, MAX_TIMESTAMP
 from storage.segment.file_records import TimestampAndOffset
@@ -47,6 +49,28 @@ def test_rd8_the_answer_carries_the_epoch_of_its_batch() -> None:
     assert log.reads.offset_for_timestamp(LATEST_TIMESTAMP) == TimestampAndOffset(
         timestamp=-1, offset=2, leader_epoch=2
     )
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS, MAX_TIMESTAMP])
+def test_rd8_a_batch_of_just_the_most_bytes_is_decoded_and_one_byte_less_takes_long(timestamp: int) -> None:
+    log = log_of(0)
+    expected = log.reads.offset_for_timestamp(timestamp)
+    assert expected is not None
+    assert log.reads.offset_for_timestamp(timestamp, SIZE) == expected
+    with pytest.raises(ReadTakesLong, match=f"{SIZE} bytes"):
+        log.reads.offset_for_timestamp(timestamp, SIZE - 1)
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS, MAX_TIMESTAMP])
+def test_rd8_a_batch_that_unpacks_to_more_than_the_most_bytes_takes_long(timestamp: int) -> None:
+    log = open_log(new_file_system())
+    records = [Record(offset, NOW_MS, None, bytes(1000)) for offset in range(10)]
+    log.append_as_leader(build_batch(records, compression=Compression.GZIP), leader_epoch=0, now_ms=NOW_MS)
+    size_bytes = log.local.segments.size_bytes
+    assert size_bytes < 5000
+    with pytest.raises(ReadTakesLong, match="unpacks to more than 5000 bytes"):
+        log.reads.offset_for_timestamp(timestamp, 5000)
+    assert log.reads.offset_for_timestamp(timestamp, 20_000) is not None
 
 
 @pytest.mark.covers("UnifiedLogTest.testFetchOffsetByTimestampWithMaxTimestampIncludesTimestamp")

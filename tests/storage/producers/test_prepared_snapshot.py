@@ -42,6 +42,18 @@ def content(file_system: SimFileSystem, offset: int) -> bytes:
     return read_content(file_system, f"{DIRECTORY}/{snapshot_name(offset)}")
 
 
+def test_ps15_no_snapshot_is_prepared_at_or_below_the_offset_of_the_last_one() -> None:
+    log = open_log(new_file_system(), ROOMY)
+    send(log, pid=1)
+    producers = log.producers
+    assert producers.take_snapshot() is not None
+    assert (producers.take_snapshot(), producers.prepare_snapshot(0)) == (None, None)
+    send(log, pid=2)
+    prepared = producers.prepare_snapshot(0)
+    assert prepared is not None and prepared.offset == 2
+    producers.end_snapshot(is_kept=False)
+
+
 def change_all(log: PartitionLog) -> None:
     """Change, end, expire and replace producers."""
     for pid in MANY:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import pytest
 
 from storage.batch import TimestampType
+from storage.batch.format import CRC_AT, CRC_COVERS_FROM, HEADER_SIZE, LOG_APPEND_TIME_FLAG
 from storage.codec.compression import Compression
+from storage.codec.crc32c import crc32c
 from storage.config import LogConfig
 from storage.errors import InvalidRecord, InvalidTimestamp, UnsupportedForMessageFormat
 from storage.producers.entry import AppendOrigin
@@ -200,6 +203,19 @@ def test_lv23_the_greatest_timestamp_is_that_of_the_records(codec: Compression, 
     result = validated(content)
     assert only_batch(result).max_timestamp == result.max_timestamp == NOW
     assert not is_built_again(result)
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, *COMPRESSED])
+@pytest.mark.parametrize("rules", [CREATE, replace(CREATE, is_compacted=True)])
+def test_lv24_a_payload_whose_records_are_checked_one_by_one_is_not_touched_either(
+    codec: Compression, rules: ValidationRules
+) -> None:
+    content = bytearray(produced(codec))
+    content[22] |= LOG_APPEND_TIME_FLAG
+    struct.pack_into(">I", content, CRC_AT, crc32c(content[CRC_COVERS_FROM:]))
+    result = validated(bytes(content), rules)
+    assert not is_built_again(result)
+    assert bytes(result.records[HEADER_SIZE:]) == content[HEADER_SIZE:]
 
 
 def test_lv24_a_compressed_batch_without_times_reports_its_last_offset() -> None:

@@ -1,0 +1,61 @@
+"""How many entries recovery needs of indexes, and when Kafka's would not have the room: LL16, IX20."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.config import LogConfig
+from storage.index.offset_index import ENTRY as OFFSET_ENTRY
+from storage.index.time_index import ENTRY as TIME_ENTRY
+from storage.recovery.misfits import overfills_indexes
+from storage.segment import LogSegment
+from tests.storage.logs import NOW_MS, SIZE, batch, new_file_system, open_segment
+
+BATCHES = 10
+
+
+def filled(*, step_ms: int, interval_bytes: int = 1) -> LogSegment:
+    """A segment of ten batches, each `step_ms` later than the one before."""
+    segment = open_segment(new_file_system(), config=LogConfig(index_interval_bytes=interval_bytes))
+    for offset in range(BATCHES):
+        segment.append(offset, batch(offset, timestamp=NOW_MS + step_ms * offset))
+    return segment
+
+
+@pytest.mark.parametrize(
+    ("interval_bytes", "entries"), [(1, 9), (SIZE - 1, 9), (SIZE, 4), (2 * SIZE, 3), (10**6, 0)]
+)
+def test_ix20_an_offset_index_of_just_the_entries_that_recovery_needs_has_room(
+    interval_bytes: int, entries: int
+) -> None:
+    """Batches of one time need one time entry."""
+    segment = filled(step_ms=0, interval_bytes=interval_bytes)
+    size_bytes = max(entries * OFFSET_ENTRY.size, 3 * TIME_ENTRY.size)
+    assert not overfills_indexes(segment, size_bytes)
+    if entries * OFFSET_ENTRY.size == size_bytes:
+        assert overfills_indexes(segment, size_bytes - 1)
+
+
+def test_ix20_a_time_index_keeps_one_entry_free() -> None:
+    segment = filled(step_ms=1)
+    assert not overfills_indexes(segment, (BATCHES - 1 + 1) * TIME_ENTRY.size)
+    assert overfills_indexes(segment, (BATCHES - 1 + 1) * TIME_ENTRY.size - 1)
+
+
+def test_ix20_a_full_time_index_counts_even_where_no_time_entry_is_due() -> None:
+    """Only the first entry has a new time, but each needs the room for one."""
+    assert overfills_indexes(filled(step_ms=-1), 2 * TIME_ENTRY.size)
+    assert not overfills_indexes(filled(step_ms=-1), BATCHES * OFFSET_ENTRY.size)
+
+
+def test_ll16_offsets_that_go_back_end_the_count() -> None:
+    segment = filled(step_ms=0)
+    first = segment.records.read_slice(0, SIZE)
+    segment.records.append(first * 30)
+    assert not overfills_indexes(segment, BATCHES * OFFSET_ENTRY.size)
+
+
+def test_ll16_damage_ends_the_count() -> None:
+    segment = filled(step_ms=0)
+    segment.records.append(b"\xff" * 30 * SIZE)
+    assert not overfills_indexes(segment, BATCHES * OFFSET_ENTRY.size)
