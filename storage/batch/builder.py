@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from struct import Struct
 from typing import final
 
 from storage.batch.format import (
@@ -11,7 +12,6 @@ from storage.batch.format import (
     CRC_COVERS_FROM,
     CURRENT_MAGIC,
     DELETE_HORIZON_FLAG,
-    HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME_FLAG,
     LOG_OVERHEAD,
@@ -27,6 +27,12 @@ from storage.codec.compression import Compression, compress
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.errors import InvalidRecord
 from storage.values import quickly_made
+
+# The header in two parts: up to the CRC, and what the CRC covers of it.
+_TO_CRC, _FROM_ATTRIBUTES = Struct(">qiibI"), Struct(">hiqqqhii")
+assert _TO_CRC.size + _FROM_ATTRIBUTES.size == HEADER_SIZE, HEADER_SIZE
+# Constants, because a look-up of an enum's member takes longer than the comparison with it.
+_UNCOMPRESSED, _LOG_APPEND, _NO_TYPE = Compression.NONE, TimestampType.LOG_APPEND, TimestampType.NO
 
 
 @quickly_made
@@ -53,7 +59,7 @@ class BatchFields:
 
     def __post_init__(self) -> None:
         has_producer = self.producer_id != NO_PRODUCER_ID
-        assert self.timestamp_type is not TimestampType.NO, "magic 2 has a timestamp type"
+        assert self.timestamp_type is not _NO_TYPE, "magic 2 has a timestamp type"
         assert has_producer or not self.is_transactional, "a transactional batch needs a producer id"
         assert not has_producer or self.producer_epoch >= 0, "a producer id needs an epoch"
         assert not has_producer or self.base_sequence >= 0 or self.is_control, (
@@ -65,7 +71,7 @@ class BatchFields:
         """The attributes of the batch, as its header stores them."""
         return (
             self.compression
-            | (LOG_APPEND_TIME_FLAG if self.timestamp_type is TimestampType.LOG_APPEND else 0)
+            | (LOG_APPEND_TIME_FLAG if self.timestamp_type is _LOG_APPEND else 0)
             | (TRANSACTIONAL_FLAG if self.is_transactional else 0)
             | (CONTROL_FLAG if self.is_control else 0)
             | (0 if self.delete_horizon_ms is None else DELETE_HORIZON_FLAG)
@@ -216,7 +222,7 @@ class BatchBuilder:
             return b""
         assert self._last_offset >= self.fields.base_offset, (self._last_offset, self.fields.base_offset)
         payload, fields = bytes(self._payload), self.fields
-        if fields.compression is not Compression.NONE:
+        if fields.compression is not _UNCOMPRESSED:
             payload = compress(fields.compression, payload, level=fields.compression_level)
         return frame_batch(
             fields,
@@ -238,14 +244,8 @@ def frame_batch(
     record_count: int,
 ) -> bytes:
     """Returns the batch of `payload`, its records as the codec of `fields` compresses them."""
-    log_append = fields.timestamp_type is TimestampType.LOG_APPEND
-    header = bytearray(HEADER_SIZE)
-    field_values = [
-        fields.base_offset,
-        HEADER_SIZE - LOG_OVERHEAD + len(payload),
-        fields.partition_leader_epoch,
-        CURRENT_MAGIC,
-        0,
+    log_append = fields.timestamp_type is _LOG_APPEND
+    covered = _FROM_ATTRIBUTES.pack(
         fields.attributes,
         last_offset_delta,
         base_timestamp,
@@ -254,9 +254,10 @@ def frame_batch(
         fields.producer_epoch,
         fields.base_sequence,
         record_count,
-    ]
-    HEADER.pack_into(header, 0, *field_values)
+    )
     # In two steps, so that the payload is not copied for it.
-    field_values[4] = crc32c_from(crc32c(header[CRC_COVERS_FROM:]), payload)
-    HEADER.pack_into(header, 0, *field_values)
-    return b"".join((header, payload))
+    crc = crc32c_from(crc32c(covered), payload)
+    length = HEADER_SIZE - LOG_OVERHEAD + len(payload)
+    head = _TO_CRC.pack(fields.base_offset, length, fields.partition_leader_epoch, CURRENT_MAGIC, crc)
+    assert len(head) == CRC_COVERS_FROM, len(head)
+    return b"".join((head, covered, payload))
