@@ -8,6 +8,7 @@ late copy of it can be appended: see `PartitionQueue.is_cut_off`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple, final
 
 from cluster.core.messages import TopicPartition
@@ -28,6 +29,12 @@ class ProducerIdentity:
 
     producer_id: int
     producer_epoch: int
+
+
+@cache
+def _unsealed(compression: Compression) -> BatchFields:
+    """Returns the header fields of a batch that has no sequence yet: the same for all of a codec."""
+    return _batch_fields(compression=compression)
 
 
 class Entry(NamedTuple):
@@ -98,7 +105,7 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
         # The bytes as sent; empty until then.
         self.data = b""
-        self._builder = BatchBuilder(_batch_fields(compression=compression), limit_bytes=limit_bytes)
+        self._builder = BatchBuilder(_unsealed(compression), limit_bytes=limit_bytes)
 
     def try_append(self, record: Record, entry: Entry) -> bool:
         """Adds the record and returns True; returns False, and the batch is full, where it has no room.

@@ -56,7 +56,9 @@ class StickyPartitioner:
         # Otherwise it would never switch.
         assert size_bytes > 0, size_bytes
         if self._bytes >= self._switch_bytes or self._partition not in available:
-            chosen = self._draws.below(len(available), "sticky", self._topic, self._switches)
+            choices = len(available)
+            # A draw costs more than all else here, and each depends on its own name alone.
+            chosen = self._draws.below(choices, "sticky", self._topic, self._switches) if choices > 1 else 0
             self._partition, self._bytes = available[chosen], 0
             self._switches += 1
         self._bytes += size_bytes

@@ -55,7 +55,8 @@ def content(name: str, data: object) -> bytes | None:
 
 def header_pairs(headers: object) -> tuple[Header, ...]:
     """Returns the headers as pairs of a name and a value in bytes or None."""
-    if not headers and isinstance(headers, Sequence):
+    # First what most records have: the check against an abstract class takes as long as all others of a record.
+    if headers == () or (not headers and isinstance(headers, Sequence)):
         return ()
     if isinstance(headers, Mapping):
         headers = tuple(headers.items())
