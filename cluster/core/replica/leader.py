@@ -116,10 +116,9 @@ class Leader:
 
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
         """Raises the high watermark to the candidate; it never falls (HWM-4). Returns whether it moved."""
-        if self.is_under_min_isr():
-            return False
         before, candidate = self.log.marks.high_watermark, self.high_watermark_candidate(now_ms)
-        if candidate.offset <= before:
+        # First what mostly holds after an append: a follower has still to fetch it.
+        if candidate.offset <= before or self.is_under_min_isr():
             return False
         self.log.marks.maybe_increment_high_watermark(candidate)
         after = self.log.marks.high_watermark
