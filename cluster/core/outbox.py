@@ -44,6 +44,8 @@ class Outbox:
     def __init__(self) -> None:
         # What the observations rest on: the offset of the image that the broker acts on.
         self.metadata_offset = -1
+        # The kinds of observations that nobody is to see: they are not made.
+        self.hidden: frozenset[str] = frozenset()
         self._effects: list[Effect] = []
         self._next_call = 0
         self._next_job = 0
@@ -90,6 +92,8 @@ class Outbox:
         self._effects.append(LearnEndpoint(node_id=node_id, host=host, port=port))
 
     def observe(self, kind: str, **values: int | str) -> None:
+        if kind in self.hidden:
+            return
         self._effects.append(
             _observe(kind=kind, fields=tuple(values.items()), metadata_offset=self.metadata_offset)
         )

@@ -29,7 +29,7 @@ from cluster.local.layout import UnusableInput
 from cluster.local.properties import configured
 from cluster.local.start_recovery import recover_before_start
 from cluster.local.tuning import ShortCollections, keep_freed_memory, loop_factory
-from cluster.shell.runtime import Core, Runtime, log_observation
+from cluster.shell.runtime import Core, Runtime, log_observation, unlogged_observations
 from cluster.shell.server import BROKER_SERVICES, CONTROLLER_SERVICES, NodeServer, PortInUse
 from storage.directory.directories import is_disk_error
 from storage.disk.checkpoints import MetaPropertiesFile
@@ -152,7 +152,9 @@ def make_core(arguments: Arguments) -> NodeCore:
     recovered: set[str] = set()
     for directory in directories:
         recovered |= recover_own(config, file_system, directory)
-    return Broker(config, file_system, directories, draws, recovered=recovered)
+    broker = Broker(config, file_system, directories, draws, recovered=recovered)
+    broker.hide_observations(unlogged_observations())
+    return broker
 
 
 def recover_own(config: BrokerConfig, file_system: OsFileSystem, directory: str) -> frozenset[str]:

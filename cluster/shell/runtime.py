@@ -300,6 +300,11 @@ def _refuse(effect: object) -> NoReturn:
     raise TypeError(f"no shell carries out {effect!r}")
 
 
+def unlogged_observations() -> frozenset[str]:
+    """Returns the kinds that `log_observation` does not log now: a core need not make them for it."""
+    return frozenset() if logger.isEnabledFor(logging.DEBUG) else _FREQUENT
+
+
 def log_observation(effect: Observe) -> None:
     """Logs an observation of the core as one line; those that come with each batch at DEBUG, others at INFO."""
     level = logging.DEBUG if effect.kind in _FREQUENT else logging.INFO

@@ -150,6 +150,10 @@ class Broker:
                 self.lifecycle.beat(now_ms)
         return self._outbox.take()
 
+    def hide_observations(self, kinds: Collection[str]) -> None:
+        """Makes no observations of these kinds from now on; nothing else changes."""
+        self._outbox.hidden = frozenset(kinds)
+
     def forget(self, call: int) -> None:
         """Drops what waits here for a client that has left: a fetch, a produce, or a request for a producer id."""
         self.manager.fetches.forget(call)
