@@ -114,11 +114,24 @@ class Leader:
                 candidate = follower.log_end
         return candidate
 
+    def is_held_back_at(self, offset: int) -> bool:
+        """Returns whether a member is known to have nothing from `offset` on, as mostly after an append.
+
+        Then no candidate is above the offset, and none need be looked for.
+        """
+        counted = self.counted_isr()
+        for follower in self.followers.values():
+            if follower.log_end_offset <= offset and follower.broker_id in counted:
+                return True
+        return False
+
     def maybe_advance_high_watermark(self, now_ms: int) -> bool:
         """Raises the high watermark to the candidate; it never falls (HWM-4). Returns whether it moved."""
-        before, candidate = self.log.marks.high_watermark, self.high_watermark_candidate(now_ms)
-        # First what mostly holds after an append: a follower has still to fetch it.
-        if candidate.offset <= before or self.is_under_min_isr():
+        before = self.log.marks.high_watermark
+        if self.is_held_back_at(before) or self.is_under_min_isr():
+            return False
+        candidate = self.high_watermark_candidate(now_ms)
+        if candidate.offset <= before:
             return False
         self.log.marks.maybe_increment_high_watermark(candidate)
         after = self.log.marks.high_watermark
