@@ -96,10 +96,14 @@ class PartitionQueue:
         if topic_id != self.topic_id:
             self._begin_topic(topic_id)
         self.queue.popleft()
-        assert all(other.number != batch.number for other in self.in_flight), batch.number
-        batch.was_sent_in_turn = not self.in_flight or batch.number < self.in_flight[0].number
-        self.in_flight.append(batch)
-        self.in_flight.sort(key=_number)
+        in_flight = self.in_flight
+        batch.was_sent_in_turn = not in_flight or batch.number < in_flight[0].number
+        # A batch that is sent for the first time comes after all others.
+        is_last = not in_flight or batch.number > in_flight[-1].number
+        assert is_last or all(other.number != batch.number for other in in_flight), batch.number
+        in_flight.append(batch)
+        if not is_last:
+            in_flight.sort(key=_number)
         self.leader = leader
         batch.attempts += 1
 
