@@ -15,6 +15,7 @@ from cluster.core.messages import TopicPartition
 from cluster.shell.clients.arguments import config_of, content, header_pairs, integer, topic_name
 from cluster.shell.clients.base import DEFAULT_BOOTSTRAP, AsyncClient, fail, system_draws
 from cluster.shell.clients.delivery import DeliveryError, Outcome, RecordMetadata, outcome_of
+from cluster.shell.transport import Alarm, loop_ms
 from storage.batch.record import MAX_INT64, Header
 
 Headers = Sequence[Header] | Mapping[str, bytes | None]
@@ -60,6 +61,8 @@ class AsyncProducer(AsyncClient):
         self._open: dict[int, Callable[[Outcome], None]] = {}
         self._flushes: dict[int, asyncio.Future[None]] = {}
         self._room = asyncio.Event()
+        # Wakes those that wait for room when the first of them has waited for max.block.ms; made in the loop.
+        self._room_alarm: Alarm | None = None
         # From here on nobody is left who fetches an error: asyncio shall not report each.
         self._is_aborted = False
 
@@ -146,16 +149,17 @@ class AsyncProducer(AsyncClient):
         self._check_open()
         if self.core.unfinished.size_bytes + size_bytes <= limit or size_bytes > limit:
             return
-        try:
-            async with asyncio.timeout(self.config.max_block_ms / 1000):
-                while self.core.unfinished.size_bytes + size_bytes > limit:
-                    self._room.clear()
-                    await self._room.wait()
-                    self._check_open()
-        except TimeoutError as error:
-            raise ClusterError(
-                ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms"
-            ) from error
+        deadline_ms = loop_ms() + self.config.max_block_ms
+        while self.core.unfinished.size_bytes + size_bytes > limit:
+            if loop_ms() >= deadline_ms:
+                raise ClusterError(ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms")
+            if self._room_alarm is None:
+                self._room_alarm = Alarm(self._room.set)
+            # Mostly it is set already, for one that waited before: no timer is made and cancelled for each record.
+            self._room_alarm.set(deadline_ms)
+            self._room.clear()
+            await self._room.wait()
+            self._check_open()
 
     def _on_notice(self, effect: object) -> None:
         match effect:
@@ -182,6 +186,8 @@ class AsyncProducer(AsyncClient):
         flushes, self._flushes = self._flushes, {}
         for future in flushes.values():
             fail(cast("asyncio.Future[object]", future), error)
+        if self._room_alarm is not None:
+            self._room_alarm.cancel()
         self._room.set()
         assert not self._flushes, len(self._flushes)
 

@@ -286,6 +286,26 @@ def test_a_full_buffer_makes_the_sender_wait_for_max_block_ms_at_most() -> None:
     assert future is not None
 
 
+def test_each_sender_that_waits_for_room_gives_up_after_its_own_max_block_ms() -> None:
+    config = ProducerConfig(buffer_memory=300, max_block_ms=10)
+
+    async def main() -> None:
+        async with AsyncProducer(NOWHERE, config) as producer:
+            # Records that wait for metadata would leave the buffer at the same moment.
+            producer.core._waiting._max_block_ms = 60_000
+            await producer.send("orders", bytes(100))
+            # The second pair waits under an alarm of its own, after the first one has rung.
+            for _ in range(2):
+                waiting = [producer.send("orders", bytes(150)) for _ in range(2)]
+                ends = await asyncio.gather(*waiting, return_exceptions=True)
+                assert [str(end) for end in ends] == [
+                    "REQUEST_TIMED_OUT: the buffer stayed full for max.block.ms"
+                ] * 2
+            await producer.abort()
+
+    run(main)
+
+
 def test_the_threads_of_closed_clients_have_ended() -> None:
     before = threading.active_count()
     for make in (Producer, Consumer, Admin):
