@@ -320,30 +320,29 @@ class FetchHandler:
 
         The marks in the answer are those from before the read, and are not updated later (LED-5, CON-6).
         """
-        log = replica.log
-        if not log.marks.log_start_offset <= asked.fetch_offset <= log.local.log_end_offset:
-            raise OffsetOutOfRange(asked.fetch_offset, log.marks.log_start_offset, log.local.log_end_offset)
+        log, offset = replica.log, asked.fetch_offset
+        log_end_offset = log.local.log_end_offset
+        if not log.marks.log_start_offset <= offset <= log_end_offset:
+            raise OffsetOutOfRange(offset, log.marks.log_start_offset, log_end_offset)
         max_bytes = max(0, min(room, asked.max_bytes))
-        records, place = b"", None
-        if max_bytes > 0 or is_first:
-            data = self._read_log(log, request, asked.fetch_offset, max_bytes, is_first)
-            records = data.records
-            # If the offset was compacted away, the place belongs to a later offset and is of no use.
-            if data.offset_metadata.offset == asked.fetch_offset:
-                place = data.offset_metadata
-        return self._report(replica, asked, records=records), place
-
-    def _read_log(
-        self, log: PartitionLog, request: FetchRequest, offset: int, max_bytes: int, is_first: bool
-    ) -> FetchData:
+        if max_bytes == 0 and not is_first:
+            return self._report(replica, asked), None
         is_follower = is_from_follower(request)
-        end = log.local.log_end_offset if is_follower else log.marks.high_watermark
+        end = log_end_offset if is_follower else log.marks.high_watermark
         # Most partitions of a fetch have nothing new.
         if offset == end and log.online.reason is None:
             bound = log.local.log_end if is_follower else log.marks.high_watermark_metadata
             # A high watermark may move as its place is looked up.
             if offset == bound.offset:
-                return FetchData(offset_metadata=bound)
+                return self._report_quiet(replica, asked), bound
+        data = self._read_log(log, offset, max_bytes, is_first=is_first, is_follower=is_follower)
+        # If the offset was compacted away, the place belongs to a later offset and is of no use.
+        place = data.offset_metadata if data.offset_metadata.offset == offset else None
+        return self._report(replica, asked, records=data.records), place
+
+    def _read_log(
+        self, log: PartitionLog, offset: int, max_bytes: int, *, is_first: bool, is_follower: bool
+    ) -> FetchData:
         if is_follower:
             return self._shared.read(log, offset, max_size=max_bytes, min_one_message=is_first)
         return log.read(
@@ -399,6 +398,20 @@ class FetchHandler:
             leader_epoch=replica.leader_epoch,
             records=records,
         )
+
+    def _report_quiet(self, replica: Replica, asked: FetchPartition) -> FetchPartitionResponse:
+        """Returns the answer for a partition with nothing new: the one before, as long as no mark has moved."""
+        log, known = replica.log, replica.quiet_answer
+        if (
+            known is None
+            or known.log_end_offset != log.local.log_end_offset
+            or known.high_watermark != log.marks.high_watermark
+            or known.log_start_offset != log.marks.log_start_offset
+            or known.leader_epoch != replica.leader_epoch
+            or known.leader_id != replica.leader_id
+        ):
+            known = replica.quiet_answer = self._report(replica, asked)
+        return known
 
     def _refuse(
         self, replica: Replica | None, asked: FetchPartition, error: ErrorCode

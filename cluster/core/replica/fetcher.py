@@ -92,11 +92,14 @@ class Fetchers:
     def pump(self, now_ms: int) -> None:
         """Sends the fetches that can be sent; called at the end of each step."""
         for fetcher in self._fetchers.values():
-            self._maybe_send(now_ms, fetcher)
+            # One fetch at a time is on its way to a leader (FET-3).
+            if not fetcher.is_in_flight:
+                self._maybe_send(now_ms, fetcher)
 
     def _maybe_send(self, now_ms: int, fetcher: Fetcher) -> None:
-        if fetcher.is_in_flight or not fetcher.replicas or now_ms < fetcher.delayed_until_ms:
-            # One fetch at a time is on its way to a leader (FET-3); a delay ends with its timer.
+        assert not fetcher.is_in_flight, fetcher.leader_id
+        if not fetcher.replicas or now_ms < fetcher.delayed_until_ms:
+            # A delay ends with its timer.
             return
         ready: list[Replica] = []
         delayed_until_ms: list[int] = []

@@ -10,7 +10,13 @@ from typing import final
 
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.fencing import LogView
-from cluster.core.messages import NO_EPOCH, NO_LEADER, ReplicaDescription, TopicPartition
+from cluster.core.messages import (
+    NO_EPOCH,
+    NO_LEADER,
+    FetchPartitionResponse,
+    ReplicaDescription,
+    TopicPartition,
+)
 from cluster.core.metadata.image import PartitionRegistration
 from cluster.core.replica.follower import Follower
 from cluster.core.replica.isr import committed_isr, maximal_isr
@@ -50,6 +56,8 @@ class Replica:
         self.is_flushing = False
         # When the last flush ended, or the log was opened.
         self.flushed_ms = now_ms
+        # The last answer to a fetch that found nothing new here.
+        self.quiet_answer: FetchPartitionResponse | None = None
 
     @property
     def role(self) -> Role:

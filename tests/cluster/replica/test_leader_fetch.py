@@ -95,6 +95,21 @@ def test_led5_the_reported_high_watermark_is_that_from_before_the_read(leader: S
     assert leader.fetch(3, 5).high_watermark == 5
 
 
+def test_led5_an_answer_without_news_has_the_marks_of_now(leader: Setup) -> None:
+    before = leader.fetch(2, 5)
+    assert leader.fetch(2, 5) is before
+    assert (before.high_watermark, before.log_start_offset, before.leader_epoch) == (0, 0, 3)
+    # The fetch of the last follower raises the high watermark after its answer is made.
+    leader.fetch(3, 5)
+    assert leader.fetch(2, 5).high_watermark == 5
+    leader.replica.log.marks.maybe_increment_log_start_offset(2)
+    assert leader.fetch(2, 5).log_start_offset == 2
+    leader.append(b"5")
+    assert leader.fetch(2, 6).log_end_offset == 6
+    leader.place(leader=1, leader_epoch=4, partition_epoch=1)
+    assert leader.fetch(2, 6, last_fetched_epoch=3).leader_epoch == 4
+
+
 def test_led6_a_refused_fetch_moves_nothing(leader: Setup) -> None:
     before = leader.leader.followers[2].log_end_offset
     # The offset is out of range (KAFKA-8400).
