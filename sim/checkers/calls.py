@@ -147,12 +147,15 @@ class Calls:
     def _on_answer(self, name: str, call: int, stream: Stream, body: ResponseBody) -> None:
         if stream.has_ended:
             self._report(name, call, "was answered after another call on its stream had failed")
-        places = [place for place, (each, _) in enumerate(stream.replied) if each == call]
-        for place in places[:1]:
-            for _ in range(place):
-                self._report(name, stream.replied.popleft()[0], "was answered, and the answer is lost")
-            if stream.replied.popleft()[1] != body:
-                self._report(name, call, "got the answer to another call")
+        replied = stream.replied
+        for place, (each, answer) in enumerate(replied):
+            if each == call:
+                for _ in range(place):
+                    self._report(name, replied.popleft()[0], "was answered, and the answer is lost")
+                replied.popleft()
+                if answer != body:
+                    self._report(name, call, "got the answer to another call")
+                return
 
     def _on_failed(self, shell: Shell, call: int, sent: Sent, reason: str) -> None:
         stream, now_us = sent.stream, shell.world.now_us

@@ -42,7 +42,9 @@ class FetchWitness:
             epoch, name = asked.current_leader_epoch, str(answer.topic_partition)
             if epoch < 0 or answer.error is not ErrorCode.NONE or not self._lives.is_present(node_id, name):
                 continue
-            self._jury.see(Fetched(node_id, name, request.replica_id, epoch, answer.leader_epoch))
+            # Nearly all answers are of the epoch that was asked for, and there is nothing to judge then.
+            if epoch != answer.leader_epoch:
+                self._jury.see(Fetched(node_id, name, request.replica_id, epoch, answer.leader_epoch))
             if asked.last_fetched_epoch >= 0 and name in self._names and isinstance(core, Broker):
                 self._look_at_divergence(node_id, core, asked, answer)
 

@@ -57,9 +57,13 @@ class LogReader:
         # The present file, open as long as its path names it, and the version of the disk's names when it was opened.
         self._file: SimFile | None = None
         self._names_version = -1
+        # The version of the disk's names after which no file follows the present one, -1 if that is not known.
+        self._last_version = -1
         self._position = 0
-        # The count of `places`, from the first on, that are known to be durable.
+        # The count of `places`, from the first on, that are known to be durable, and the version of the disk's names
+        # for which the files of the others were compared with those that their paths name.
         self._durable_count = 0
+        self._compared_version = -1
         self.unsound = ""
 
     def read_all(self) -> tuple[Mark, ...]:
@@ -74,17 +78,26 @@ class LogReader:
         """
         if self._path and not self._is_same_file():
             self.refresh()
-        first = len(self.places)
-        assert self._durable_count <= first, (self.directory, self._durable_count, first)
+        assert self._durable_count <= len(self.places), (
+            self.directory,
+            self._durable_count,
+            len(self.places),
+        )
         self.unsound = ""
-        if self._path:
-            self._read_file(self._path, check)
-        if self._end <= last_offset and not self.unsound:
-            for path in self._paths():
-                if path > self._path and not self.unsound:
-                    self._begin_file(path)
-                    self._read_file(path, check)
-        return tuple([place.mark for place in self.places[first:]])
+        found = self._read_file(self._path, check) if self._path else []
+        if self._end <= last_offset and self._last_version != self._eye.disk.names_version:
+            found += self._read_next_files(check)
+        return tuple(found)
+
+    def _read_next_files(self, check: bool) -> list[Mark]:
+        """Read the files after the present one, up to the first damage. Returns the marks of their batches."""
+        found: list[Mark] = []
+        for path in self._paths():
+            if path > self._path and not self.unsound:
+                self._begin_file(path)
+                found += self._read_file(path, check)
+        self._last_version = -1 if self.unsound else self._eye.disk.names_version
+        return found
 
     def refresh(self) -> None:
         """Find the batches read so far again, as far as they still exist: compaction and retention replace files."""
@@ -121,7 +134,8 @@ class LogReader:
 
     def _begin_file(self, path: str) -> None:
         self._path, self._position, self._file = path, 0, None
-        self._file_number = self._number_of(path) if path else -1
+        self._last_version = -1
+        self._file_number = self._opened().number if path else -1
 
     def _number_of(self, path: str) -> int:
         """Returns the number of the file with that name, -1 if there is none."""
@@ -195,28 +209,33 @@ class LogReader:
             left_bytes += sizes[path]
         return tuple(reversed(found))
 
-    def _read_file(self, path: str, check: bool, end: int = NO_LAST) -> None:
-        """Read the batches of the present file from the present position on, those below `end` only."""
+    def _read_file(self, path: str, check: bool, end: int = NO_LAST) -> list[Mark]:
+        """Read the batches of the present file from the present position on, those below `end` only.
+
+        Returns their marks, up to the first damage.
+        """
         assert path == self._path, (path, self._path)
-        file, start = self._opened(), self._position
-        data, here = file.read_at(start, _ALL), (path, self._file_number)
-        position = 0
+        file, start, number = self._opened(), self._position, self._file_number
+        data, position = file.read_at(start, _ALL), 0
+        found: list[Mark] = []
         while position < len(data):
             fields, what = _look(data, position, check)
             if check and not what and self.places and not self._follows(fields[0]):
                 what = f"offset {fields[0]} follows {self._end - 1}"
             if what:
                 self.unsound = f"{path} at byte {start + position}: {what}"
-                return
+                return found
             mark = Mark(fields[0], fields[0] + fields[6] + 1, fields[2], fields[4], fields[12])
             if mark.next_offset > end:
-                return
+                return found
             size_bytes = fields[1] + _LOG_OVERHEAD
-            self.places.append(Place(mark, *here, start + position, size_bytes, fields[8]))
+            self.places.append(Place(mark, path, number, start + position, size_bytes, fields[8]))
+            found.append(mark)
             self._end = mark.next_offset
             position += size_bytes
             self._position = start + position
         assert self._position == start + len(data), (path, self._position, start + len(data))
+        return found
 
     def _follows(self, base_offset: int) -> bool:
         next_offset = self._end
@@ -249,13 +268,12 @@ class LogReader:
         return found if found is not None and found.base_offset == base_offset else None
 
     def power_lost(self) -> None:
-        self._durable_count = 0
+        self._durable_count, self._compared_version = 0, -1
 
     def durable_end(self) -> int:
         """Returns the log's end (exclusive) after a power loss that keeps nothing pending."""
-        new = self.places[self._durable_count :]
-        if any(self._number_of(path) != number for path, number in {each[1:3]: None for each in new}):
-            self.refresh()
+        if self._compared_version != self._eye.disk.names_version:
+            self._compare_files()
         path, data = "", b""
         assert self._durable_count <= len(self.places), (self._durable_count, len(self.places))
         for place in self.places[self._durable_count :]:
@@ -271,6 +289,13 @@ class LogReader:
                 break
             self._durable_count += 1
         return self.places[self._durable_count - 1].mark.next_offset if self._durable_count else 0
+
+    def _compare_files(self) -> None:
+        """Find the batches again that may not be durable, if a path of theirs names another file than before."""
+        new = self.places[self._durable_count :]
+        if any(self._number_of(path) != number for path, number in {each[1:3]: None for each in new}):
+            self.refresh()
+        self._compared_version = self._eye.disk.names_version
 
     def _durable_bytes(self, path: str) -> bytes | None:
         """Returns the durable bytes of a file, also where the last rename of a compaction is not durable yet."""

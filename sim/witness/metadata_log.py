@@ -26,6 +26,8 @@ class _Claimant:
         self.replay = Replay()
         self.image: MetadataImage | None = None
         self.offline: dict[str, None] = {}
+        # The end of the log, the roles and the number of offline partitions that were compared last.
+        self.compared: tuple[int, dict[str, Role], int] | None = None
         # One violation of a life is enough: what follows from it says nothing new.
         self.is_wrong = False
 
@@ -136,6 +138,10 @@ class MetadataWitness:
             )
             for replica in core.replicas().values()
         }
+        compared = (core.applied_offset, roles, len(claimant.offline))
+        if compared == claimant.compared:
+            return
+        claimant.compared = compared
         what = role_difference(claimant.replay, node.node_id, roles, claimant.offline)
         if what:
             self._report(node, claimant, f"after the metadata below {core.applied_offset}: {what}")
