@@ -61,6 +61,9 @@ class Meter:
 
         Calls that come after the end of a slow time cost what they always do.
         """
+        if not (self._calls or self._syncs or self._waited_us):
+            # Most steps touch no disk.
+            return 0
         costs = self.costs
         slow_us = min((self._calls + self._syncs) * self.slow_us, max(0, self.slow_until_us - now_us))
         spent_us = (

@@ -72,7 +72,9 @@ class NameChange:
 
 def components(path: str) -> list[str]:
     """Returns the parts of a path. `a//b/` and `/a/b` are equal: the disk has one root and no working directory."""
-    parts = [part for part in path.split("/") if part and part != "."]
+    parts = path.split("/")
+    if "" in parts or "." in parts:
+        parts = [part for part in parts if part and part != "."]
     assert ".." not in parts, path
     return parts
 

@@ -60,7 +60,8 @@ class Clock:
     def step(self, by_us: int) -> None:
         """Set the wall clock ahead, or back if `by_us` is negative."""
         before_ms = self.now_ms()
-        self._wall_us, self._set_at_us = self._wall(0) + by_us, self._ran_until_us()
+        ran_until_us = self._world.now_us if self.frozen_us is None else self.frozen_us
+        self._wall_us, self._set_at_us = self._wall(0) + by_us, ran_until_us
         self._lead_us = max(0, self._lead_us - by_us)
         assert self.now_ms() >= before_ms, (self.now_ms(), before_ms)
 
@@ -97,9 +98,6 @@ class Clock:
 
     def _wall(self, in_us: int) -> int:
         """Returns the wall clock in `in_us`, in microseconds since the beginning of the run."""
-        passed_us = self._ran_until_us() + in_us - self._set_at_us
+        ran_until_us = self._world.now_us if self.frozen_us is None else self.frozen_us
+        passed_us = ran_until_us + in_us - self._set_at_us
         return self._wall_us + passed_us + passed_us * self._drift_ppm // _MILLION
-
-    def _ran_until_us(self) -> int:
-        """Returns the time of the world up to which the clock has run."""
-        return self._world.now_us if self.frozen_us is None else self.frozen_us

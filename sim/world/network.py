@@ -141,7 +141,9 @@ class Network:
         elif (held_in := link.hold_for(packet)) is not None:
             self._hold(link, held_in, packet)
         else:
-            self._deliver_in_order(link, packet, wait_us + self._retransmissions_us(link, packet))
+            if self.loss_percent or link.loss_percent:
+                wait_us += self._retransmissions_us(link, packet)
+            self._deliver_in_order(link, packet, wait_us)
 
     def release(self, link: Link) -> None:
         """Deliver all that waits for the end of a clog, at once, unless another clog lasts."""
@@ -208,7 +210,7 @@ class Network:
         return points.accept_us(sender) if packet.kind is Kind.ACCEPT else 0
 
     def _retransmissions_us(self, link: Link, packet: Packet) -> int:
-        """Returns the delay of a stream by lost packets; nothing is drawn for a link that loses none."""
+        """Returns the delay of a stream by lost packets; nothing is drawn for packets that the link does not lose."""
         percent = self._loss_percent(link, packet)
         delay_us, again_us = 0, RETRANSMIT_US
         while percent and delay_us < BREAK_US and link.loss.below(100) < percent:

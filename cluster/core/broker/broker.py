@@ -5,8 +5,7 @@ It joins the parts: logs, replicas, the observer of metadata, the life cycle. Ka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import assert_never, final
 
@@ -139,14 +138,14 @@ class Broker:
         Under load, each follower then gets one answer for five produced batches instead of five answers.
         """
         for event in events:
-            self._survive(partial(self._dispatch, now_ms, event))
+            self._handle(now_ms, event)
         if self.lifecycle.state is not BrokerState.SHUTTING_DOWN:
-            self._survive(partial(self.manager.settle, now_ms))
+            self._settle(now_ms)
             if self._context.has_newly_offline and not self._ending.is_over:
                 # Without an epoch `beat` would do nothing, and the controller would not learn of them.
                 assert self._context.broker_epoch != NO_BROKER_EPOCH, len(self._context.offline)
                 self._context.has_newly_offline = False
-                self._survive(partial(self.manager.settle, now_ms))
+                self._settle(now_ms)
                 self.lifecycle.beat(now_ms)
         return self._outbox.take()
 
@@ -160,17 +159,30 @@ class Broker:
         self.manager.produces.forget(call)
         self._producer_ids.forget(call)
 
-    def _survive(self, work: Callable[[], None]) -> None:
-        """Does `work`, unless the broker has ended. A disk that fails ends the broker only with its last directory."""
+    def _handle(self, now_ms: int, event: Event) -> None:
+        """Handles one event, unless the broker has ended."""
         if self._ending.is_over:
             return
         try:
-            work()
+            self._dispatch(now_ms, event)
         except (StorageError, OSError) as error:
-            try:
-                self._logs.on_disk_failed(self._logs.find_offline_log(), error)
-            except (StorageError, OSError) as last:
-                self._ending.fail(str(last))
+            self._survive(error)
+
+    def _settle(self, now_ms: int) -> None:
+        """Looks at the requests that wait, unless the broker has ended."""
+        if self._ending.is_over:
+            return
+        try:
+            self.manager.settle(now_ms)
+        except (StorageError, OSError) as error:
+            self._survive(error)
+
+    def _survive(self, error: StorageError | OSError) -> None:
+        """Takes the directory offline whose disk fails. The broker ends only with its last directory."""
+        try:
+            self._logs.on_disk_failed(self._logs.find_offline_log(), error)
+        except (StorageError, OSError) as last:
+            self._ending.fail(str(last))
 
     def _dispatch(self, now_ms: int, event: Event) -> None:
         match event:
