@@ -90,7 +90,7 @@ def draw(
 def _without_faults(choices: Choices, profile: Profile, *, is_aimed: bool) -> Part:
     least, ends_ms = (_AIMED_REPLICAS, _AIMED_END_MS) if is_aimed else (1, _END_MS)
     cluster = draw_cluster(choices.within("cluster"), least_brokers=least)
-    brokers = cluster["brokers"]
+    brokers, network = cluster["brokers"], draw_network(choices.within("network"))
     assert isinstance(brokers, int), brokers
     return {
         "scenario": NAME,
@@ -101,10 +101,11 @@ def _without_faults(choices: Choices, profile: Profile, *, is_aimed: bool) -> Pa
         "strict": False,
         "excuses": profile.excuses,
         "cluster": cluster,
-        "network": draw_network(choices.within("network")),
+        "network": network,
     } | draw_workload(
-        choices.within("workload"), brokers, profile, least_replicas=least, may_be_wide=not is_aimed
-    )
+        choices.within("workload"), brokers, profile, least_replicas=least, may_be_wide=not is_aimed,
+        is_lossy=network["transport"] == "datagram",
+    )  # fmt: skip
 
 
 def _buggify(choices: Choices, is_on: bool | None) -> Part:

@@ -8,14 +8,21 @@ from sim.swarm.profiles import Profile
 NAMES = ("t", "u")
 # A topic with so many partitions that its creation is a change of several batches in the metadata log; nobody uses it.
 WIDE, _WIDE_PARTITIONS = "wide", 50
+# In so many of a hundred producers a batch may be larger than a segment, and is refused.
+_TOO_LARGE_PERCENT = 8
+# What a batch with one record has beside its value, and what each record has, at most.
+_BATCH_OVERHEAD_BYTES, _RECORD_OVERHEAD_BYTES = 160, 40
+# What a producer may ask of a network that loses messages: records a second, and records that fit into a batch.
+_MOST_RATE, _LEAST_RECORDS = 40, 8
 
 
 def draw_workload(
-    choices: Choices, brokers: int, profile: Profile, *, least_replicas: int = 1, may_be_wide: bool = False
-) -> Part:
+    choices: Choices, brokers: int, profile: Profile, *, least_replicas: int = 1, may_be_wide: bool = False,
+    is_lossy: bool = False,
+) -> Part:  # fmt: skip
     """Returns `topics` and their clients for a cluster of that many brokers.
 
-    Each partition has `least_replicas` or more.
+    Each partition has `least_replicas` or more. Where the network `is_lossy`, a producer sends what it can repeat.
     """
     assert 1 <= least_replicas <= brokers, (least_replicas, brokers)
     topics: dict[str, Part] = {}
@@ -33,7 +40,10 @@ def draw_workload(
         is_compacted = "compact" in str(topics[name]["config"])
         for number in range(own.pick((1, 1, 2), "producers")):
             each = own.within("producer", number)
-            producers.append(_producer(each, name, is_durable=is_durable, is_compacted=is_compacted))
+            producer = _producer(each, name, is_durable=is_durable, is_compacted=is_compacted)
+            if is_lossy:
+                producer |= _bearable(producer)
+            producers.append(_fitting(each, producer, topics[name]))
         consumers.append(_consumer(own, name))
         if own.chance(45, "is sought"):
             seekers.append(_seeker(own, name))
@@ -133,3 +143,32 @@ def _producer(choices: Choices, topic: str, *, is_durable: bool, is_compacted: b
     if choices.chance(30, "in flight"):
         producer["in_flight"] = choices.between(1, 5, "requests")
     return producer
+
+
+def _bearable(producer: Part) -> Part:
+    """Returns what a producer has to keep to where each lost message holds up those after it for a second or two.
+
+    Above that its records wait in a queue that only grows until they time out, which proves nothing.
+    """
+    rate, size_bytes = _number(producer["rate"]), _number(producer["size"])
+    batch_bytes = max(_number(producer["batch"]), _LEAST_RECORDS * (size_bytes + _RECORD_OVERHEAD_BYTES))
+    return {"rate": f"{min(rate, _MOST_RATE)}/s", "batch": f"{batch_bytes} B"}
+
+
+def _fitting(choices: Choices, producer: Part, topic: Part) -> Part:
+    """Returns the producer with batches that fit into a segment of the topic, as brokers want it, but for a few."""
+    if choices.chance(_TOO_LARGE_PERCENT, "too large"):
+        return producer
+    config = topic["config"]
+    assert isinstance(config, dict), config
+    most_bytes = int(config["segment.bytes"]) - _BATCH_OVERHEAD_BYTES
+    size_bytes, batch_bytes = _number(producer["size"]), _number(producer["batch"])
+    return producer | {
+        "size": f"{min(size_bytes, most_bytes)} B",
+        "batch": f"{min(batch_bytes, most_bytes)} B",
+    }
+
+
+def _number(value: object) -> int:
+    """Returns the number of a value such as `64 B` or `50/s`."""
+    return int(str(value).split(" ", maxsplit=1)[0].removesuffix("/s"))

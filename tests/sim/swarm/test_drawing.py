@@ -174,6 +174,19 @@ def test_what_a_healed_network_still_loses_leaves_the_cluster_able_to_agree() ->
     assert max(losses) <= 5 and len(losses) > 3
 
 
+def test_most_producers_send_what_brokers_take_and_a_lossy_network_can_repeat() -> None:
+    pairs = [(each.scenario, producer) for each in seeds(60) for producer in each.scenario.producers]
+    large = [
+        producer
+        for scenario, producer in pairs
+        if max(producer.size, producer.batch) > int(scenario.topics[producer.topic].config["segment.bytes"])
+    ]
+    assert len(large) * 10 < len(pairs)
+    assert all(
+        producer.rate <= 40 for scenario, producer in pairs if scenario.network.transport == "datagram"
+    )
+
+
 def test_names_of_targets_are_those_of_their_own_fault() -> None:
     for each in seeds(60):
         names = [step["as"] for step in _steps(each) if "as" in step]
