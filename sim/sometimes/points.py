@@ -93,7 +93,6 @@ _ANSWERS = {
     "consumer-unknown-topic": "a consumer fetched a topic that is not there",
     "produce-no-leader": "a record was sent to a broker that does not lead",
     "produce-too-few": "a record was refused because too few replicas were in sync",
-    "produce-too-few-after": "a record was appended, and then too few replicas were in sync",
     "produce-timed-out": "a record was not copied in time",
     "produce-out-of-order": "a batch came before the one that precedes it",
     "produce-unknown-topic": "a record was sent to a topic that is not there",

@@ -120,6 +120,27 @@ def test_pro2_too_few_in_sync_is_told_and_nothing_is_appended() -> None:
     assert caller.setup.end == 0
 
 
+def test_hwm3_a_shrink_below_the_minimum_keeps_what_waits_open_and_a_commit_tells_it_first() -> None:
+    """No order of a shrink and the last copy ends in NOT_ENOUGH_REPLICAS_AFTER_APPEND without a raised minimum."""
+    shrunk, copied = (
+        Caller(configs={"min.insync.replicas": "2"}),
+        Caller(configs={"min.insync.replicas": "2"}),
+    )
+    for caller in (shrunk, copied):
+        caller.append("a")
+    # The follower leaves first: nothing is committed, whoever fetches what.
+    shrunk.setup.place(leader=1, isr=(1,), partition_epoch=1)
+    shrunk.setup.fetch(2, 1)
+    shrunk.setup.settle()
+    assert (shrunk.setup.high_watermark, shrunk.told) == (0, [])
+    # The copy comes first: the step that commits tells it, and the shrink finds nothing that waits.
+    copied.setup.fetch(2, 1)
+    copied.setup.settle()
+    assert copied.setup.high_watermark == 1 and copied.names == ["a"]
+    copied.setup.place(leader=1, isr=(1,), partition_epoch=1)
+    assert copied.names == ["a"] and isinstance(copied.told[0][1], Appended)
+
+
 def test_pro3_too_few_in_sync_at_the_commit_is_told_and_the_record_is_in_doubt() -> None:
     caller = Caller(configs={"min.insync.replicas": "2"})
     caller.append("a")

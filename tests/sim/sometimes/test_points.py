@@ -170,6 +170,7 @@ def produced(error: ErrorCode) -> ProduceResponse:
         (CONSUMER, fetched(ErrorCode.KAFKA_STORAGE_ERROR), []),
         (PRODUCE, produced(ErrorCode.NONE), []),
         (PRODUCE, produced(ErrorCode.NOT_ENOUGH_REPLICAS), ["produce-too-few"]),
+        (PRODUCE, produced(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), []),
         (
             BEAT,
             AlterPartitionResponse(topic_partition=T, error=ErrorCode.NEW_LEADER_ELECTED),
