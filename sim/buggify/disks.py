@@ -39,6 +39,12 @@ class DiskPoints:
             return size_bytes
         return self._buggify.between(1, size_bytes - 1, "write-in-parts", self._name)
 
+    def first_read(self, size_bytes: int) -> int:
+        """Returns how many bytes the first call of a read may return; `size_bytes` if it may return all of them."""
+        if size_bytes < 2 or not self._buggify.fires("read-in-parts", self._name):
+            return size_bytes
+        return self._buggify.between(1, size_bytes - 1, "read-in-parts", self._name)
+
     def handles(self) -> HandlePool | None:
         """Returns the pool of a new process with few file handles; None if it may have as many as it likes."""
         if not self._buggify.fires("few-handles", self._name):

@@ -59,6 +59,7 @@ _DISK = _of(
     ("write-back", 25, "a file becomes durable by itself after a write"),
     ("names-written-back", 25, "a directory becomes durable by itself after a change of a name"),
     ("write-in-parts", 25, "a write is two writes, of which a power loss may keep one"),
+    ("read-in-parts", 10, "a read takes two calls, and the second one may fail"),
     ("few-handles", 50, "a process has up to four file handles, and gives up those that it does not use"),
 )
 _CLOCK = _of("clock", ("clock-coarse", 50, "the clock of a machine moves in steps of 10 ms"))

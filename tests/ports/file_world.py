@@ -34,8 +34,10 @@ def seen_of(call: Callable[[], object]) -> object:
 class Desk:
     """A file system with an empty directory, and what a script has seen there so far."""
 
-    def __init__(self, fs: FileSystem, root: str) -> None:
+    def __init__(self, fs: FileSystem, root: str, disk: SimDisk | None = None) -> None:
         self.fs, self.root = fs, root
+        # The simulated machine's; None where the machine is real.
+        self.disk = disk
         self.seen: list[object] = []
         self._opened: list[File] = []
 
@@ -99,8 +101,9 @@ def real_desk() -> Iterator[Desk]:
 @contextmanager
 def simulated_desk() -> Iterator[Desk]:
     """The disk of a simulated machine."""
-    fs = SimDisk(Draws(1), lambda: 1_700_000_000_000).file_system(Life())
+    disk = SimDisk(Draws(1), lambda: 1_700_000_000_000)
+    fs = disk.file_system(Life())
     fs.make_directory("data")
-    desk = Desk(fs, "data")
+    desk = Desk(fs, "data", disk)
     yield desk
     desk.close()

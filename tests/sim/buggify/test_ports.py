@@ -190,6 +190,21 @@ def test_of_a_write_in_parts_a_power_loss_may_keep_the_first() -> None:
     assert {0, 100} < kept
 
 
+def test_a_read_in_parts_returns_all_or_fails_in_its_second_call() -> None:
+    disk = new_disk()
+    _, file = with_durable_file(disk, b"0123456789")
+    disk.fail(2, verbs={"read"})
+    assert file.read_at(0, 10) == b"0123456789"
+    disk.disarm()
+    disk.points = DiskPoints(on("read-in-parts"), "node-1")
+    assert file.read_at(1, 5) == b"12345" and file.read_at(8, 5) == b"89" and file.read_at(3, 1) == b"3"
+    buffer = bytearray(6)
+    assert file.read_into(7, memoryview(buffer)) == 3 and buffer == b"789\0\0\0"
+    disk.fail(2, verbs={"read"})
+    with pytest.raises(OSError, match="Input/output error"):
+        file.read_at(0, 10)
+
+
 def batches(count: int) -> bytes:
     return b"".join(
         build_batch([Record(each, 1_000, None, b"v" * 20)], base_offset=each) for each in range(count)
