@@ -29,6 +29,12 @@ class DiskPoints:
         """Whether what was just written becomes durable by itself."""
         return self._buggify.fires("write-back", self._name)
 
+    def writes_page_back(self) -> tuple[int, int] | None:
+        """Returns the drawn numbers of a file and of a page that become durable by themselves; None if none does."""
+        if not self._buggify.fires("page-written-back", self._name):
+            return None
+        return divmod(self._buggify.between(0, (1 << 32) - 1, "page-written-back", self._name), 1 << 16)
+
     def writes_names_back(self) -> bool:
         """Whether the names of the directory that was just changed become durable by themselves."""
         return self._buggify.fires("names-written-back", self._name)

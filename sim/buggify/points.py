@@ -57,6 +57,11 @@ _DISK = _of(
     ("call-slow", 1, "a change on the disk takes up to 20 ms longer"),
     ("sync-slow", 10, "a sync takes up to 50 ms longer"),
     ("write-back", 25, "a file becomes durable by itself after a write"),
+    (
+        "page-written-back",
+        10,
+        "a page of some file becomes durable by itself, perhaps before those in front of it",
+    ),
     ("names-written-back", 25, "a directory becomes durable by itself after a change of a name"),
     ("write-in-parts", 25, "a write is two writes, of which a power loss may keep one"),
     ("read-in-parts", 10, "a read takes two calls, and the second one may fail"),

@@ -16,6 +16,7 @@ from sim.disk.faults import MUTATING, WRITES, ArmedFaults, Interruption
 from sim.disk.file import Fate, FileNode
 from sim.disk.life import Life
 from sim.disk.names import DirectoryNode, NameChange, Node, duplicate, sync_names
+from sim.disk.write_back import write_page_back
 from storage.codec.buffer import Buffer
 from storage.draws import Draws
 
@@ -146,11 +147,22 @@ class PageCache:
         """
         if self.points is None or self.faults.syncs_lie or not self.points.writes_back():
             return False
-        if any(change.fate is not Fate.PENDING for change in node.changes):
+        if node.has_lost:
             return False
         self.sync_file(node)
         assert not node.changes, (node.number, len(node.changes))
         return True
+
+    def maybe_write_page_back(self) -> None:
+        """Make one page of some file durable without a sync, if a buggify point says so."""
+        if self.points is None or self.faults.syncs_lie or not self.dirty_files:
+            return
+        drawn = self.points.writes_page_back()
+        if drawn is None:
+            return
+        number, page = drawn
+        files = list(self.dirty_files.values())
+        write_page_back(files[number % len(files)], page)
 
     def maybe_write_names_back(self, directory: DirectoryNode) -> None:
         """Make the names of a directory durable without a sync, if a buggify point says so."""

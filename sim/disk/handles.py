@@ -256,6 +256,7 @@ class SimFile:
                 self._cache.after_write(self._node, self._path, data)
             # Only now: a write that is lost never becomes durable, not even by itself.
             self._cache.maybe_write_back(self._node)
+            self._cache.maybe_write_page_back()
             return
         count = stop.share(len(data))
         if count:
