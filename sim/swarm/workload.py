@@ -11,7 +11,7 @@ WIDE, _WIDE_PARTITIONS = "wide", 50
 # In so many of a hundred producers a batch may be larger than a segment, and is refused.
 _TOO_LARGE_PERCENT = 8
 # What a batch with one record has beside its value, and what each record has, at most.
-_BATCH_OVERHEAD_BYTES, _RECORD_OVERHEAD_BYTES = 160, 40
+BATCH_OVERHEAD_BYTES, _RECORD_OVERHEAD_BYTES = 160, 40
 # What a producer may ask of a network that loses messages: records a second, and records that fit into a batch.
 _MOST_RATE, _LEAST_RECORDS = 40, 8
 
@@ -161,7 +161,7 @@ def _fitting(choices: Choices, producer: Part, topic: Part) -> Part:
         return producer
     config = topic["config"]
     assert isinstance(config, dict), config
-    most_bytes = int(config["segment.bytes"]) - _BATCH_OVERHEAD_BYTES
+    most_bytes = int(config["segment.bytes"]) - BATCH_OVERHEAD_BYTES
     size_bytes, batch_bytes = _number(producer["size"]), _number(producer["batch"])
     return producer | {
         "size": f"{min(size_bytes, most_bytes)} B",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import Fault, Ground
+from sim.swarm.workload import BATCH_OVERHEAD_BYTES
 
+_LEAST_SEGMENT_BYTES = 1_024
 _CHANGES: tuple[Part, ...] = (
-    {"segment.bytes": 1_024}, {"segment.bytes": 16_384}, {"segment.ms": 500}, {"retention.ms": 300},
+    {"segment.bytes": 16_384}, {"segment.ms": 500}, {"retention.ms": 300},
     {"retention.ms": 60_000}, {"retention.bytes": 5_000}, {"retention.bytes": ""}, {"index.interval.bytes": 100},
     {"compression.type": "zstd"}, {"max.message.bytes": 3_000}, {"message.timestamp.type": "LogAppendTime"},
 )  # fmt: skip
@@ -39,9 +41,12 @@ def _alter(ground: Ground, choices: Choices) -> list[Part]:
 def changes_of(ground: Ground, topic: str) -> list[Part]:
     """Returns the changes of properties that the topic may get; some are named twice."""
     is_compacted = "compact" in str(ground.scenario.topics[topic].config.get("cleanup.policy"))
+    batches = [max(each.batch, each.size) for each in ground.scenario.producers if each.topic == topic]
+    # Segments of about one batch: in smaller ones nothing would be taken any more.
+    small: Part = {"segment.bytes": max(_LEAST_SEGMENT_BYTES, *batches, 0) + BATCH_OVERHEAD_BYTES}
     return [
-        dict(_CHANGES[0] if is_compacted and "max.message.bytes" in change else change)
-        for change in (*_CHANGES, _CHANGES[0], _CHANGES[0])
+        dict(small if is_compacted and "max.message.bytes" in change else change)
+        for change in (small, *_CHANGES, small, small)
     ]
 
 
