@@ -92,6 +92,7 @@ class Outbox:
         self._effects.append(LearnEndpoint(node_id=node_id, host=host, port=port))
 
     def observe(self, kind: str, **values: int | str) -> None:
+        """Reports `kind` with its values, unless nobody is to see it."""
         if kind in self.hidden:
             return
         self._effects.append(
