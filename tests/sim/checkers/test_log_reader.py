@@ -1,0 +1,75 @@
+"""A reader of a log on a simulated disk sees what is new there, although it does not look at everything each time."""
+
+from __future__ import annotations
+
+from sim.disk import SimDisk
+from sim.disk.life import Life
+from sim.witness.log_reader import DiskEye, LogReader
+from storage.batch import Record, build_batch
+from storage.disk.filesystem import OpenMode
+from storage.draws import Draws
+
+
+def batch(offset: int, value: bytes = b"v") -> bytes:
+    return bytes(build_batch([Record(offset, 5, None, value)], base_offset=offset, partition_leader_epoch=0))
+
+
+class Log:
+    """A log on a disk of its own, and a reader of it."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk(Draws(1), lambda: 0)
+        self.file_system = self.disk.file_system(Life())
+        self.file_system.make_directory("data/t-0")
+        self.reader = LogReader(DiskEye(self.disk), "data/t-0")
+
+    def append(self, base_offset: int, *batches: bytes, name: str = "") -> None:
+        """Append to the segment of that base offset, and make all durable."""
+        path = f"data/t-0/{base_offset:020d}.log{name}"
+        file = self.file_system.open(path, OpenMode.CREATE)
+        file.append(b"".join(batches))
+        file.close()
+        self.disk.sync_all()
+
+    def read(self) -> list[int]:
+        """Returns the base offsets of the batches that were not read before."""
+        return [mark.base_offset for mark in self.reader.read_on()]
+
+
+def test_a_file_that_follows_later_is_read() -> None:
+    log = Log()
+    assert log.read() == []
+    log.append(0, batch(0), batch(1))
+    assert log.read() == [0, 1]
+    assert log.read() == []
+    log.append(2, batch(2))
+    assert log.read() == [2]
+    log.append(2, batch(3))
+    log.append(4, batch(4))
+    assert log.read() == [3, 4]
+
+
+def test_after_a_cut_the_files_after_it_are_read_again() -> None:
+    log = Log()
+    log.append(0, batch(0))
+    log.append(1, batch(1))
+    assert log.read() == [0, 1]
+    log.file_system.unlink(f"data/t-0/{1:020d}.log")
+    log.reader.truncated(1)
+    assert log.read() == []
+    log.append(1, batch(1, b"other"))
+    assert log.read() == [1]
+
+
+def test_batches_that_have_moved_to_another_file_are_found_there() -> None:
+    log = Log()
+    log.append(0, batch(0), batch(1))
+    log.read()
+    assert log.reader.durable_end() == 2
+    log.append(0, batch(2))
+    log.read()
+    log.append(0, batch(1), batch(2), name=".swap")
+    log.file_system.rename(f"data/t-0/{0:020d}.log.swap", f"data/t-0/{0:020d}.log")
+    log.disk.sync_all()
+    assert log.reader.durable_end() == 3
+    assert [place.mark.base_offset for place in log.reader.places] == [1, 2]
