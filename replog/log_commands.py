@@ -36,6 +36,7 @@ from storage.inspection.verify.directory import OFFSET_CHECKPOINTS, looks_like_l
 from storage.inspection.verify.partition import is_partition_directory, partition_directories
 from storage.log import PartitionLog
 from storage.recovery.cut import RecoveryCut
+from storage.segment.lookups import read_next_offset
 from storage.topics import parse_directory_name
 
 # The lines that a result is printed in.
@@ -279,7 +280,7 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
             log = _open_log(file_system, path, config, report=recovery.note, now_ms=_now_ms())
             before, size_before = log.log_end_offset, log.local.segments.size_bytes
             changed = log.truncate_to(to_offset, now_ms=_now_ms())
-            end = log.local.segments.active.read_next_offset()
+            end = read_next_offset(log.local.segments.active)
             # If the offset is within a batch, the next start finds the log end where that batch began.
             if changed and end < log.log_end_offset:
                 log.truncate_to(end, now_ms=_now_ms())

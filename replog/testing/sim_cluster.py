@@ -20,6 +20,7 @@ from sim.scenario.steps import BROKER_JOBS
 from sim.world.time import without_garbage_collection
 from storage.config import LogConfig
 from storage.log import PartitionLog
+from storage.segment.lookups import read_next_offset
 
 Acks = Literal["all", 1, 0]
 Who = Literal["leader", "controller"] | int
@@ -350,7 +351,7 @@ def _truncate(node: Node, path: str, offset: int, now_ms: int) -> int:
     file_system = node.disk.file_system(Life("operator"))
     log = PartitionLog.open(file_system, path, LogConfig(), log_start_offset=0, clean=False, now_ms=now_ms)
     log.truncate_to(offset, now_ms=now_ms)
-    end = log.local.segments.active.read_next_offset()
+    end = read_next_offset(log.local.segments.active)
     log.close()
     assert end <= max(offset, 0), (path, end, offset)
     return end

@@ -27,6 +27,7 @@ from storage.config import LogConfig
 from storage.disk.filesystem import FileSystem
 from storage.errors import SegmentOffsetOverflow
 from storage.segment import LogSegment
+from storage.segment.lookups import read_next_offset
 from storage.segment.replace import create_cleaned_segment
 from storage.segment.segments import LogSegments
 
@@ -212,7 +213,7 @@ class Compaction:
         self._log.swap_in(cleaned, group)
 
     def _plan_group(self, group: Sequence[LogSegment]) -> list[Source]:
-        ends = [segment.base_offset for segment in group[1:]] + [group[-1].read_next_offset()]
+        ends = [segment.base_offset for segment in group[1:]] + [read_next_offset(group[-1])]
         return [
             self._log.plan_source(segment, end_offset, segment.base_offset)
             for segment, end_offset in zip(group, ends, strict=True)

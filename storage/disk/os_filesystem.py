@@ -118,7 +118,7 @@ class _Descriptor(int):
 
 @final
 class _Reserve:
-    """As many as `count` descriptors that are kept for the calls of one thread."""
+    """The descriptors, at most `count` of them, that are kept for the calls of one thread."""
 
     __slots__ = ("_count", "descriptors")
 

@@ -22,6 +22,7 @@ from storage.segment import SEGMENT_SUFFIXES, LogSegment, offset_name
 from storage.segment.fetch_data import FetchData
 from storage.segment.indexes import close_each
 from storage.segment.kept_timestamps import KeptTimestamps
+from storage.segment.lookups import fetch_upper_bound_offset
 from storage.segment.place import LogOffsetMetadata
 from storage.segment.segments import LogSegments
 
@@ -138,7 +139,7 @@ class LocalLog:
         Where the offset index does not know the offset at that end, the next segment's base or the log end bounds them.
         """
         start = data.offset_metadata
-        found = segment.fetch_upper_bound_offset(start.position, len(data.records))
+        found = fetch_upper_bound_offset(segment, start.position, len(data.records))
         if found is None:
             following = self.segments.higher(segment.base_offset)
             found = self.log_end_offset if following is None else following.base_offset

@@ -15,6 +15,7 @@ from storage.log.online import Online
 from storage.segment import LogSegment
 from storage.segment.fetch_data import FetchData, Isolation
 from storage.segment.file_records import TimestampAndOffset
+from storage.segment.lookups import find_max_timestamp, find_offset_by_timestamp
 from storage.segment.place import LogOffsetMetadata
 
 LATEST_TIMESTAMP: Final = -1
@@ -141,10 +142,10 @@ class Reads:
         segments = self._known(most_segments)
         if timestamp == MAX_TIMESTAMP:
             latest = max(segments, key=lambda segment: segment.max_timestamp.timestamp)
-            return latest.find_max_timestamp
+            return partial(find_max_timestamp, latest)
         for segment in segments:
             if segment.largest_timestamp_ms >= timestamp:
-                return partial(segment.find_offset_by_timestamp, timestamp, self._marks.log_start_offset)
+                return partial(find_offset_by_timestamp, segment, timestamp, self._marks.log_start_offset)
         return None
 
     def _known(self, most_segments: int | None) -> Iterator[LogSegment]:

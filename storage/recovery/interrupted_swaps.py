@@ -29,6 +29,7 @@ from storage.segment import (
 )
 from storage.segment.file_records import FileRecords
 from storage.segment.live_files import LONG_END, is_file, offset_of_name
+from storage.segment.lookups import read_next_offset
 from storage.segment.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 
 logger = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ def _next_offset_of_swap(request: LoadRequest, base_offset: int) -> int:
         suffix=SWAP_SUFFIX,
     )
     try:
-        return segment.read_next_offset()
+        return read_next_offset(segment)
     finally:
         segment.close_handlers()
 

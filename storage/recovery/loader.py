@@ -34,6 +34,7 @@ from storage.recovery.request import LoadedLog, LoadRequest
 from storage.recovery.walk import recover_segment
 from storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LogSegment, offset_name
 from storage.segment.live_files import list_live_files
+from storage.segment.lookups import read_next_offset
 from storage.segment.names import CLEANED_SUFFIX
 from storage.segment.segments import LogSegments
 from storage.segment.split import split_overflowed_segment
@@ -320,7 +321,7 @@ class _Loader:
         if request.is_clean and log_end_offset is not None:
             return log_end_offset, log_end_offset
         if log_end_offset is None:
-            log_end_offset = self.segments.active.read_next_offset()
+            log_end_offset = read_next_offset(self.segments.active)
         assert log_end_offset >= request.log_start_offset, (self._directory, log_end_offset)
         return min(request.recovery_point, log_end_offset), log_end_offset
 
@@ -452,7 +453,7 @@ class _Loader:
         last, log_start_offset = self.segments.last, self._request.log_start_offset
         if last is None:
             return None
-        log_end_offset = last.read_next_offset()
+        log_end_offset = read_next_offset(last)
         if log_end_offset >= log_start_offset:
             return log_end_offset
         logger.warning(

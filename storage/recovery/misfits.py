@@ -15,6 +15,7 @@ from storage.errors import CorruptBatch, InvalidRecord
 from storage.index.offset_index import ENTRY as OFFSET_ENTRY
 from storage.index.time_index import ENTRY as TIME_ENTRY
 from storage.segment import LogSegment
+from storage.segment.lookups import has_overflow
 
 # A disk writes whole sectors; a torn write ends where a sector ends.
 SECTOR_BYTES = 512
@@ -36,7 +37,7 @@ class Misfit:
 def overflows(segment: LogSegment) -> bool:
     """Whether the last batch does not fit the segment's 31 bits (LS20); False where damage hides the last batch."""
     try:
-        return segment.has_overflow
+        return has_overflow(segment)
     except CorruptBatch:
         return False
 

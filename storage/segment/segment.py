@@ -9,7 +9,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import final
 
-from storage.batch import RecordBatch
 from storage.batch.columns import BatchColumns
 from storage.codec.buffer import Buffer
 from storage.config import LogConfig
@@ -18,12 +17,12 @@ from storage.draws import Draws
 from storage.errors import InvalidOffset, SegmentOffsetOverflow, StorageError
 from storage.index.due_entries import IndexEntries
 from storage.index.memory_mapped import MAX_RELATIVE_OFFSET
-from storage.index.offset_index import OffsetIndex, OffsetPosition
+from storage.index.offset_index import OffsetIndex
 from storage.index.time_index import TimeIndex, TimestampOffset
 from storage.index.transaction_index import AbortedTransaction, AbortedTransactions, TransactionIndex
 from storage.segment.batch_frames import columns_of
 from storage.segment.fetch_data import FetchData
-from storage.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset, decoded
+from storage.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
 from storage.segment.indexes import SegmentIndexes, close_each, with_suffix
 from storage.segment.names import (
     LOG_SUFFIX,
@@ -209,12 +208,6 @@ class LogSegment:
         for it then, and may delete records before their time.
         """
         return max(self.largest_timestamp_ms, self._most_before_cut_ms)
-
-    @property
-    def has_overflow(self) -> bool:
-        """Whether its last offset is too far above its base: an old broker may have written such a segment (LS20)."""
-        next_offset = self.read_next_offset()
-        return next_offset > self.base_offset and not self.can_hold(next_offset - 1)
 
     def can_hold(self, offset: int) -> bool:
         """Whether `offset` fits this segment: it is at most 2^31-1 above the base offset."""
@@ -430,57 +423,9 @@ class LogSegment:
             offset_metadata=place, records=data, first_entry_incomplete=adjusted < found.size_bytes
         )
 
-    def read_next_offset(self) -> int:
-        """One above the last offset, found from the last index entry on; the base offset when empty (LS9)."""
-        found = self.translate_offset(self.offset_index.last_offset)
-        last = None if found is None else self.records.last_batch(found.position)
-        return self.base_offset if last is None else last.next_offset
-
-    def find_offset_by_timestamp(
-        self, timestamp: int, start_offset: int, most_bytes: int | None = None
-    ) -> TimestampAndOffset | None:
-        """The first record at least as late as `timestamp`, from `start_offset` on (LS18).
-
-        Raises TruncatedWhileRead, StorageError, OSError. With `most_bytes` it raises ReadTakesLong for a batch of more
-        bytes to decode, and for a search over many batches.
-        """
-        cuts = self.records.cuts
-        try:
-            from_offset = max(self.time_index.lookup(timestamp).offset, start_offset)
-            position = self.indexed_position(from_offset)
-            found = self.records.search_for_timestamp(timestamp, position, start_offset, most_bytes)
-        except (StorageError, ValueError):
-            self.records.check_uncut(cuts)
-            raise
-        self.records.check_uncut(cuts)
-        return found
-
-    def fetch_upper_bound_offset(self, position: int, size: int) -> int | None:
-        """An offset above all of the `size` bytes at `position`; None when the index has none (IX19).
-
-        If the bytes end at the first entry, it is the second entry's: Kafka's search does not check the first one.
-        """
-        index, end = self.offset_index, position + size
-        entry = index.fetch_upper_bound_offset(OffsetPosition(0, position), size)
-        if entry is not None and entry.position == end and entry == index.entry(0):
-            entry = index.entry(1) if index.entries > 1 else None
-        return None if entry is None else entry.offset
-
     def collect_aborted(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTransactions:
         """The aborted transactions of this segment that reach into [fetch_offset, upper_bound_offset) (IX29)."""
         return self.indexes.transactions.collect(fetch_offset, upper_bound_offset)
-
-    def find_max_timestamp(self, most_bytes: int | None = None) -> TimestampAndOffset | None:
-        """The first record that has the segment's greatest timestamp; None in an empty segment (RD8).
-
-        Raises ReadTakesLong for a batch of more than `most_bytes` to decode.
-        """
-        latest = self.max_timestamp
-        position = self.indexed_position(latest.offset)
-        for batch in self.records.batches(position):
-            if batch.max_timestamp == latest.timestamp:
-                return _first_record_at(batch, latest.timestamp, most_bytes)
-        return None
 
     def unseen_from(self, offset: int) -> int | None:
         """The position from which `truncate_to(offset)` looks at each batch that stays, for the greatest timestamp.
@@ -588,12 +533,6 @@ class LogSegment:
         # The next start takes each slot for an entry.
         assert self.time_index.free_entries == 0, (self.path, self.time_index.free_entries)
 
-    def has_offset_index_file(self) -> bool:
-        return self._file_system.exists(self.offset_index_path)
-
-    def has_time_index_file(self) -> bool:
-        return self._file_system.exists(self.time_index_path)
-
     def sanity_check(self) -> None:
         """Check the transaction index; the offset and the time index are trusted (LS17). Raises CorruptIndex."""
         self.indexes.transactions.sanity_check()
@@ -674,16 +613,6 @@ class LogSegment:
 
     def __repr__(self) -> str:
         return f"LogSegment({self.path}, size_bytes={self.size_bytes})"
-
-
-def _first_record_at(batch: RecordBatch, timestamp: int, most_bytes: int | None) -> TimestampAndOffset | None:
-    epoch = batch.partition_leader_epoch
-    for record in decoded(batch, most_bytes):
-        if record.timestamp == timestamp:
-            return TimestampAndOffset(
-                timestamp=timestamp, offset=record.offset, leader_epoch=epoch if epoch >= 0 else None
-            )
-    return None
 
 
 def _draw_jitter(config: LogConfig, draws: Draws | None, base_offset: int) -> int:

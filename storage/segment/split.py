@@ -14,6 +14,7 @@ from storage.config import LogConfig
 from storage.disk.filesystem import FileSystem
 from storage.errors import StorageError
 from storage.segment.file_records import FileRecords
+from storage.segment.lookups import has_overflow
 from storage.segment.replace import create_cleaned_segment, delete_now, replace_segments
 from storage.segment.segment import LogSegment
 from storage.segment.segments import LogSegments
@@ -48,7 +49,7 @@ def split_overflowed_segment(
     Raises ValueError for a segment that does not overflow (LS20), and StorageError where a batch cannot begin a
     segment; nothing has been replaced then. Raises OSError: the log must go offline then.
     """
-    if not segment.has_overflow:
+    if not has_overflow(segment):
         raise ValueError(f"{segment.path} needs no split: all its offsets fit")
     coming: list[LogSegment] = []
     try:

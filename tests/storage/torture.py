@@ -32,6 +32,7 @@ from storage.inspection.dump.dump import DumpOptions, dump_files
 from storage.inspection.verify.partition import verify_partition
 from storage.log import PartitionLog
 from storage.segment import LogSegment
+from storage.segment.lookups import find_offset_by_timestamp
 from tests.places import ROOT
 
 NOW_MS = 1_700_000_000_000
@@ -257,7 +258,7 @@ class Torture:
             self.counts["batches read"] += check_bytes(found.records, segment.path)
         self.counts["reads"] += 1
         if number % 7 == 0:
-            found_record = segment.find_offset_by_timestamp(NOW_MS + number % 3000, segment.base_offset)
+            found_record = find_offset_by_timestamp(segment, NOW_MS + number % 3000, segment.base_offset)
             if found_record is not None and found_record.offset < segment.base_offset:
                 raise Torn(f"{segment.path}: a search by timestamp found offset {found_record.offset}")
 

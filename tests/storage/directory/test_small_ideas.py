@@ -28,6 +28,7 @@ from storage.inspection.messages.decode import MessageReader, read_message
 from storage.inspection.messages.layouts import CONTROL
 from storage.inspection.messages.schema import schemas_of
 from storage.log import PartitionLog
+from storage.segment.lookups import has_overflow
 from tests.storage.logs import (
     DIRECTORY,
     NOW_MS,
@@ -195,7 +196,7 @@ def test_ll27_one_batch_whose_last_offset_alone_does_not_fit_moves_to_a_segment_
     segment.records.append(batch(FAR - 1, 3))
     segment.close()
     log = open_log(file_system, DENSE)
-    assert log.local.segments.base_offsets == [FAR - 1] and not log.local.segments.active.has_overflow
+    assert log.local.segments.base_offsets == [FAR - 1] and not has_overflow(log.local.segments.active)
     assert read_offsets(log, FAR - 1) == [FAR - 1, FAR, FAR + 1]
 
 

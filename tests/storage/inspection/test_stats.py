@@ -14,6 +14,7 @@ from storage.disk.os_filesystem import OsFileSystem
 from storage.inspection.stats import PartitionStats, TotalStats, partition_stats, total_stats
 from storage.inspection.verify.partition import verify_partition
 from storage.log import AppendOrigin, PartitionLog
+from storage.segment.lookups import find_offset_by_timestamp
 from tests.storage.log.appends import lead, sequenced
 from tests.storage.logs import (
     DIRECTORY,
@@ -43,7 +44,7 @@ def test_the_open_files_of_a_node_that_uses_every_segment(tmp_path: Path) -> Non
     for offset in range(log.log_end_offset):
         log.read(offset, max_size=SIZE)
     for segment in log.local.segments:
-        segment.find_offset_by_timestamp(NOW_MS, 0)
+        find_offset_by_timestamp(segment, NOW_MS, 0)
     read = len(os.listdir(DESCRIPTORS)) - before
     # A `.log` and two maps; one less where nobody asks for timestamps.
     assert read == 3 * len(log.local.segments)

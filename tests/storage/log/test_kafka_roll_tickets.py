@@ -9,6 +9,7 @@ from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from storage.errors import ConfigError, OutOfOrderSequence
 from storage.log import PartitionLog
+from storage.segment.lookups import read_next_offset
 from tests.storage.log.appends import end_transaction, lead, sequenced
 from tests.storage.logs import (
     DIRECTORY,
@@ -146,13 +147,13 @@ def test_ls13_the_greatest_timestamp_is_found_again_after_a_truncation() -> None
     )
     for offset in range(40, 70):
         append_batch(segment, batch(offset, timestamp=offset * 10))
-        assert segment.read_next_offset() == offset + 1
+        assert read_next_offset(segment) == offset + 1
     assert segment.time_index.entries == 14
     segment.truncate_to(55, NOW_MS)
-    assert segment.max_timestamp == (540, 54) and segment.read_next_offset() == 55
+    assert segment.max_timestamp == (540, 54) and read_next_offset(segment) == 55
     segment.truncate_to(41, NOW_MS)
     assert segment.time_index.entries == 0 and segment.largest_timestamp_ms == 400
-    assert segment.read_next_offset() == 41
+    assert read_next_offset(segment) == 41
 
 
 # By size and by index

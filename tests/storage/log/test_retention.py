@@ -12,6 +12,7 @@ from storage.disk.filesystem import FileSystem
 from storage.errors import OffsetOutOfRange, StorageError
 from storage.log import PartitionLog
 from storage.segment import LogSegment
+from storage.segment.lookups import read_next_offset
 from tests.storage.logs import (
     DIRECTORY,
     NOW_MS,
@@ -323,7 +324,7 @@ def test_rt3_once_all_is_committed_and_expired_one_empty_segment_and_the_last_ep
         log.marks.update_high_watermark(high_watermark)
         log.retention.delete_old(NOW_MS + 1)
         assert log.log_start_offset <= high_watermark
-        assert all(segment.read_next_offset() > high_watermark for segment in log.local.segments)
+        assert all(read_next_offset(segment) > high_watermark for segment in log.local.segments)
     log.marks.update_high_watermark(100)
     log.retention.delete_old(NOW_MS + 1)
     assert bases(log) == [100] and [tuple(entry) for entry in log.epochs.entries] == [(1, 100)]

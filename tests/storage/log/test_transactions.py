@@ -14,6 +14,7 @@ from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordi
 from storage.index.transaction_index import AbortedTransaction, AbortedTransactions
 from storage.log import Isolation, PartitionLog
 from storage.segment import LogSegment
+from storage.segment.lookups import fetch_upper_bound_offset
 from tests.storage.log.appends import end_transaction
 from tests.storage.logs import NOW_MS, SIZE, batch, new_file_system, offsets_in, open_log, produced
 
@@ -456,4 +457,4 @@ def test_ix19_bytes_that_end_at_the_first_index_entry_are_bounded_by_the_second(
     log.flushes.roll(now_ms=NOW_MS)
     single = new_log()
     single.append_as_follower(batch(0) + batch(1), leader_epoch=0, now_ms=NOW_MS)
-    assert single.local.segments.active.fetch_upper_bound_offset(0, SIZE) is None
+    assert fetch_upper_bound_offset(single.local.segments.active, 0, SIZE) is None

@@ -14,6 +14,7 @@ from storage.errors import CorruptBatch
 from storage.producers.rebuild import rebuild_producer_state
 from storage.producers.rows import decode_snapshot
 from storage.recovery.cut import RecoveryCut
+from storage.segment.lookups import read_next_offset
 from tests.storage.directory.directories import DIRECTORY as LOGS
 from tests.storage.directory.directories import manager, started
 from tests.storage.log.appends import end_transaction
@@ -192,7 +193,7 @@ def test_ll10_a_swap_without_an_index_that_was_flushed_gets_one_at_once() -> Non
     log = open_log(file_system, THREE, recovery_point=9)
     assert log.local.segments.base_offsets == [0, 3, 6, 9] and log.log_end_offset == 12
     segment = log.local.segments.get(3)
-    assert segment is not None and segment.read_next_offset() == 5
+    assert segment is not None and read_next_offset(segment) == 5
     assert file_system.exists(segment.offset_index_path)
 
 

@@ -13,6 +13,7 @@ from storage.errors import InvalidOffset, SegmentOffsetOverflow
 from storage.recovery.cut import RecoveryCut
 from storage.recovery.walk import recover_segment
 from storage.segment import LogSegment, log_path
+from storage.segment.lookups import read_next_offset
 from tests.storage.logs import (
     DIRECTORY,
     NOW_MS,
@@ -120,7 +121,7 @@ def test_ls10_a_zero_filled_tail_is_cut(zeros: int) -> None:
     crashed(file_system, 3)
     poke(file_system, 3 * SIZE, bytes(zeros))
     segment, removed, _ = recover(file_system)
-    assert removed == zeros and segment.read_next_offset() == 3
+    assert removed == zeros and read_next_offset(segment) == 3
 
 
 def test_ls10_an_over_long_batch_is_cut() -> None:
@@ -128,7 +129,7 @@ def test_ls10_an_over_long_batch_is_cut() -> None:
     crashed(file_system, 3)
     poke(file_system, 2 * SIZE + 8, (1 << 20).to_bytes(4, "big"))
     segment, removed, _ = recover(file_system)
-    assert removed == SIZE and segment.read_next_offset() == 2
+    assert removed == SIZE and read_next_offset(segment) == 2
 
 
 def test_ls10_no_index_entry_points_beyond_the_cut() -> None:
@@ -282,4 +283,4 @@ def test_a_batch_above_the_read_block_is_checked_too() -> None:
     segment.close_handlers()
     poke(file_system, large - 5, b"\x01")
     segment, removed, _ = recover(file_system, config=config)
-    assert removed == len(batch(3, value_bytes=400_000)) and segment.read_next_offset() == 3
+    assert removed == len(batch(3, value_bytes=400_000)) and read_next_offset(segment) == 3

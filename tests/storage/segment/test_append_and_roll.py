@@ -15,6 +15,7 @@ from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from storage.recovery.walk import recover_segment
 from storage.segment import LogSegment, log_path
+from storage.segment.lookups import read_next_offset
 from tests.storage.logs import (
     DIRECTORY,
     NOW_MS,
@@ -245,10 +246,10 @@ def test_ls9_the_last_batch_may_have_the_last_index_entry() -> None:
     for offset in range(4):
         append_batch(segment, batch(offset))
     assert segment.offset_index.last_offset == 3
-    assert segment.read_next_offset() == 4
+    assert read_next_offset(segment) == 4
     append_batch(segment, batch(4, 5))
     segment.offset_index.truncate_to(4)
-    assert segment.read_next_offset() == 9
+    assert read_next_offset(segment) == 9
 
 
 # Recover

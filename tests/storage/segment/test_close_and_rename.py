@@ -15,6 +15,7 @@ from storage.disk.filesystem import OpenMode
 from storage.index.transaction_index import AbortedTransaction
 from storage.segment import LogSegment, log_path
 from storage.segment.file_records import FileRecords
+from storage.segment.lookups import find_offset_by_timestamp, has_overflow
 from storage.segment.replace import create_cleaned_segment
 from storage.segment.split import CHUNK_BYTES, append_from_file
 from tests.storage.logs import (
@@ -136,17 +137,17 @@ def test_ls18_the_search_begins_where_the_index_and_the_start_allow() -> None:
     segment = open_segment(file_system, config=EACH)
     for offset in range(10):
         append_batch(segment, batch(offset, timestamp=NOW_MS + 10 * offset))
-    found = segment.find_offset_by_timestamp(NOW_MS + 45, 0)
+    found = find_offset_by_timestamp(segment, NOW_MS + 45, 0)
     assert found is not None and (found.offset, found.timestamp) == (5, NOW_MS + 50)
-    found = segment.find_offset_by_timestamp(NOW_MS + 45, 8)
+    found = find_offset_by_timestamp(segment, NOW_MS + 45, 8)
     assert found is not None and (found.offset, found.timestamp) == (8, NOW_MS + 80)
-    found = segment.find_offset_by_timestamp(NOW_MS, 3)
+    found = find_offset_by_timestamp(segment, NOW_MS, 3)
     assert found is not None and found.offset == 3
     # A walk from the beginning would find damage. The timestamp allows to skip it, and so does the start.
     file_system.open(segment.path, OpenMode.WRITE).write_at(SIZE + 8, bytes(4))
-    found = segment.find_offset_by_timestamp(NOW_MS + 45, 0)
+    found = find_offset_by_timestamp(segment, NOW_MS + 45, 0)
     assert found is not None and found.offset == 5
-    found = segment.find_offset_by_timestamp(NOW_MS, 3)
+    found = find_offset_by_timestamp(segment, NOW_MS, 3)
     assert found is not None and found.offset == 3
 
 
@@ -157,13 +158,13 @@ def test_ls18_a_record_below_the_index_entrys_offset_may_be_the_answer() -> None
     # The times are 100 to 104, at offsets 1 to 5.
     append_batch(segment, batch(1, 5, timestamp=NOW_MS + 100))
     assert segment.time_index.last_entry == (NOW_MS + 104, 5)
-    found = segment.find_offset_by_timestamp(NOW_MS + 104, 2)
+    found = find_offset_by_timestamp(segment, NOW_MS + 104, 2)
     assert found is not None and found.offset == 5
-    found = segment.find_offset_by_timestamp(NOW_MS + 101, 0)
+    found = find_offset_by_timestamp(segment, NOW_MS + 101, 0)
     assert found is not None and found.offset == 2
     # The time 104 comes again, after the entry.
     append_batch(segment, batch(6, 3, timestamp=NOW_MS + 104))
-    found = segment.find_offset_by_timestamp(NOW_MS + 105, 0)
+    found = find_offset_by_timestamp(segment, NOW_MS + 105, 0)
     assert found is not None and found.offset == 7
 
 
@@ -171,12 +172,12 @@ def test_ls18_the_start_offset_is_inside_a_batch() -> None:
     segment = open_segment(new_file_system(), config=EACH)
     append_batch(segment, batch(0, timestamp=NOW_MS))
     append_batch(segment, batch(1, 5, timestamp=NOW_MS + 100))
-    found = segment.find_offset_by_timestamp(NOW_MS + 100, 3)
+    found = find_offset_by_timestamp(segment, NOW_MS + 100, 3)
     assert found is not None and (found.offset, found.timestamp) == (3, NOW_MS + 102)
     records = [Record(6, NOW_MS + 200, None, None), Record(7, NOW_MS + 150, None, None)]
     append_batch(segment, build_batch(records, base_offset=6))
     assert segment.time_index.last_entry == (NOW_MS + 200, 7)
-    found = segment.find_offset_by_timestamp(NOW_MS + 200, 0)
+    found = find_offset_by_timestamp(segment, NOW_MS + 200, 0)
     assert found is not None and found.offset == 6
 
 
@@ -198,9 +199,9 @@ def test_ls19_a_timestamp_of_0_counts_and_without_any_the_files_time_does() -> N
 def test_ls20_the_last_offset_counts_not_the_next(offset: int, is_over: bool) -> None:
     segment = open_segment(new_file_system(), 5)
     # The segment is empty.
-    assert not segment.has_overflow
+    assert not has_overflow(segment)
     segment.records.append(batch(5) + batch(offset))
-    assert segment.has_overflow == is_over
+    assert has_overflow(segment) == is_over
 
 
 # Copied

@@ -8,6 +8,7 @@ from storage.config import LogConfig
 from storage.draws import Draws
 from storage.errors import SegmentOffsetOverflow
 from storage.segment import LogSegment
+from storage.segment.lookups import find_offset_by_timestamp, has_overflow, read_next_offset
 from tests.storage.logs import (
     DIRECTORY,
     NOW_MS,
@@ -311,18 +312,18 @@ def test_ls7_lookup_uses_the_index_from_every_offset() -> None:
 @pytest.mark.covers("LogSegmentTest.testNextOffsetCalculation")
 def test_ls9_next_offset_is_one_above_the_last_and_the_base_when_empty() -> None:
     file_system = new_file_system()
-    assert open_segment(file_system, 7).read_next_offset() == 7
-    assert filled_segment(file_system, range(20, 40), 20).read_next_offset() == 40
+    assert read_next_offset(open_segment(file_system, 7)) == 7
+    assert read_next_offset(filled_segment(file_system, range(20, 40), 20)) == 40
 
 
 @pytest.mark.covers("LogSegmentTest.testFindOffsetByTimestamp")
 def test_ls18_find_by_timestamp_returns_the_first_record_at_least_that_late() -> None:
     segment = filled_segment(new_file_system(), range(10, 30), 10)
     for timestamp, offset in [(0, 10), (NOW_MS + 10, 10), (NOW_MS + 17, 17), (NOW_MS + 29, 29)]:
-        found = segment.find_offset_by_timestamp(timestamp, 10)
+        found = find_offset_by_timestamp(segment, timestamp, 10)
         assert found is not None and found.offset == offset
-    assert segment.find_offset_by_timestamp(NOW_MS + 30, 10) is None
-    found = segment.find_offset_by_timestamp(NOW_MS + 10, 25)
+    assert find_offset_by_timestamp(segment, NOW_MS + 30, 10) is None
+    found = find_offset_by_timestamp(segment, NOW_MS + 10, 25)
     assert found is not None and found.offset == 25
 
 
@@ -351,10 +352,10 @@ def test_rt5_a_cut_before_the_greatest_timestamp_is_known_makes_no_record_older(
 
 def test_ls20_overflow_is_an_offset_beyond_the_relative_bits() -> None:
     file_system = new_file_system()
-    assert not filled_segment(file_system, range(3)).has_overflow
+    assert not has_overflow(filled_segment(file_system, range(3)))
     old = open_segment(file_system, 5)
     old.records.append(batch(5) + batch(5 + INT_MAX + 1))
-    assert old.has_overflow
+    assert has_overflow(old)
 
 
 # Truncate
@@ -364,7 +365,7 @@ def test_ls20_overflow_is_an_offset_beyond_the_relative_bits() -> None:
 def test_ls13_truncation_keeps_the_batches_below() -> None:
     segment = filled_segment(new_file_system(), range(10))
     assert segment.truncate_to(6, NOW_MS) == 4 * SIZE
-    assert segment.size_bytes == 6 * SIZE and segment.read_next_offset() == 6
+    assert segment.size_bytes == 6 * SIZE and read_next_offset(segment) == 6
     assert segment.read(6, 100, segment.size_bytes) is None
     assert tuple(segment.max_timestamp) == (NOW_MS + 5, 5)
     assert all(
@@ -378,7 +379,7 @@ def test_ls13_the_whole_batch_that_holds_the_offset_is_cut() -> None:
     append_batch(segment, batch(3, 5))
     removed = segment.truncate_to(5, NOW_MS)
     assert removed == len(batch(3, 5))
-    assert segment.read_next_offset() == 3
+    assert read_next_offset(segment) == 3
 
 
 def test_ls13_beyond_the_end_nothing_is_cut_but_indexes_grow_back_and_the_counter_restarts() -> None:

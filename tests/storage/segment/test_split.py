@@ -12,6 +12,7 @@ from storage.disk.filesystem import OpenMode, join, read_file
 from storage.errors import StorageError
 from storage.segment import LogSegment
 from storage.segment.file_records import FileRecords
+from storage.segment.lookups import has_overflow
 from storage.segment.replace import create_cleaned_segment
 from storage.segment.split import CHUNK_BYTES, append_from_file
 from tests.storage.logs import (
@@ -36,7 +37,7 @@ def test_ll27_a_split_keeps_the_bytes_in_segments_that_hold_their_offsets() -> N
     content = segment.records.read_slice(0, segment.size_bytes)
     segments = split(file_system, segment)
     assert segments.base_offsets == [0, BEYOND, 3 * BEYOND]
-    assert [segment.has_overflow for segment in segments] == [False] * 3
+    assert [has_overflow(segment) for segment in segments] == [False] * 3
     parts = [each.records.read_slice(0, each.size_bytes) for each in segments]
     assert b"".join(parts) == content
     assert list(map(offsets_in, parts)) == [[0, 5, BEYOND - 1], [BEYOND, BEYOND + 7], [3 * BEYOND]]

@@ -8,6 +8,7 @@ from sim.disk import SimFileSystem
 from sim.disk.life import Life
 from storage.disk.filesystem import read_file
 from storage.errors import StorageError
+from storage.segment.lookups import has_overflow
 from storage.segment.replace import replace_segments
 from storage.segment.segments import LogSegments
 from tests.storage.disk.recorded_calls import recorded
@@ -39,7 +40,7 @@ def test_ll27_a_batch_that_reaches_beyond_its_segment_gets_one_of_its_own_base()
     grown[0:8] = (3).to_bytes(8, "big")
     segment = open_segment(file_system, 0, CONFIG)
     segment.records.append(batch(0) + bytes(grown))
-    assert segment.has_overflow
+    assert has_overflow(segment)
     segments = split(file_system, segment)
     assert segments.base_offsets == [0, 3]
 

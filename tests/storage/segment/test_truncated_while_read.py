@@ -13,6 +13,7 @@ from storage.disk.filesystem import File, FileSystem, OpenMode
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import TruncatedWhileRead
 from storage.segment import LogSegment
+from storage.segment.lookups import find_offset_by_timestamp
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, new_file_system
 
 # The new history has other places for the same offsets.
@@ -83,7 +84,7 @@ def test_fr17_a_search_that_a_truncation_interrupts_fails_whole(is_after: bool) 
         segment.translate_offset(10)
     interrupt(segment, 1, is_after=is_after)
     with pytest.raises(TruncatedWhileRead):
-        segment.find_offset_by_timestamp(NOW_MS, 10)
+        find_offset_by_timestamp(segment, NOW_MS, 10)
 
 
 @pytest.mark.parametrize("is_after", [False, True])
