@@ -48,6 +48,14 @@ def test_minus_one_keeps_records_for_ever_in_every_unit(name: str) -> None:
     assert configured(**{name: "-1"}).retention_ms == -1
 
 
+def test_no_hours_of_jitter_are_no_milliseconds_and_one_hour_is_the_least() -> None:
+    for hours in ("0", "1"):
+        assert configured(log_roll_jitter_hours=hours).segment_jitter_ms == int(hours) * HOUR_MS
+    assert configured(log_roll_hours="1").segment_ms == HOUR_MS
+    for name in ("log_retention_minutes", "log_retention_hours"):
+        assert configured(**{name: "-7"}).retention_ms == -1
+
+
 def test_what_is_not_given_stays() -> None:
     base = LogConfig(segment_bytes=500, cleanup_policy="compact")
     assert log_config_of_server({"replica.lag.time.max.ms": "7"}, base) == base

@@ -89,6 +89,20 @@ def test_ro2_below_the_active_base_is_refused() -> None:
         log.flushes.roll(5, now_ms=NOW_MS)
 
 
+def test_ro2_a_roll_above_a_gap_is_judged_by_the_offset_that_is_expected() -> None:
+    log = open_log(new_file_system())
+    append_each(log, 2)
+    log.flushes.roll(10, now_ms=NOW_MS)
+    for expected, is_refused in ((None, True), (1, True), (9, True), (10, False), (11, False), (30, False)):
+        if is_refused:
+            with pytest.raises(StorageError, match="below the active segment at 10"):
+                log.local.check_roll(expected)
+        else:
+            log.local.check_roll(expected)
+    log.flushes.roll(30, now_ms=NOW_MS)
+    assert (bases(log), log.log_end_offset, log.local.recovery_point) == ([0, 10, 30], 2, 30)
+
+
 def test_ro2_stale_files_of_the_new_base_are_removed() -> None:
     file_system = new_file_system()
     log = open_log(file_system)

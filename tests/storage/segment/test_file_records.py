@@ -160,6 +160,15 @@ class TestTruncate:
         records.append(THREE[2])
         assert bytes_of(records.batches()) == [THREE[0], THREE[2]]
 
+    def test_fr5_a_truncation_that_fails_leaves_the_records_as_they_were(self) -> None:
+        disk, fs = simulated()
+        records = holding(b"".join(THREE), fs)
+        disk.fail(1)
+        with pytest.raises(OSError, match="Input/output"):
+            records.truncate_to(len(THREE[0]))
+        assert bytes_of(records.batches()) == THREE
+        assert records.size_bytes == len(b"".join(THREE))
+
     @pytest.mark.covers("FileRecordsTest.testTruncateNotCalledIfSizeIsSameAsTargetSize")
     def test_fr5_an_equal_size_leaves_the_file_alone(self) -> None:
         disk, fs = simulated()

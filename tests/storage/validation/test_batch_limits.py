@@ -9,6 +9,7 @@ import pytest
 
 from storage.batch import TimestampType
 from storage.batch.format import CRC_AT, CRC_COVERS_FROM, HEADER_SIZE, LOG_APPEND_TIME_FLAG
+from storage.batch.record import MAX_INT64
 from storage.codec.compression import Compression
 from storage.codec.crc32c import crc32c
 from storage.config import LogConfig
@@ -122,6 +123,19 @@ def test_lv9_a_timestamp_at_the_limit_is_fine_and_one_beyond_it_is_not(codec: Co
     with pytest.raises(InvalidTimestamp) as caught:
         validated(produced(codec, timestamps=(NOW + 100 * sign, NOW + 101 * sign, NOW)), rules)
     assert [error.record_index for error in caught.value.record_errors] == [1]
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, *COMPRESSED])
+def test_lv9_a_time_beyond_64_bits_wraps_as_in_java_before_it_is_checked(codec: Compression) -> None:
+    content = produced(codec, timestamps=(NOW, NOW + 1))
+    rules = replace(CREATE, before_max_ms=1 << 62)
+    last = poked(content, 27, ">q", MAX_INT64 - 1)
+    assert only_batch(validated(last, rules)).max_timestamp == MAX_INT64
+    beyond = poked(content, 27, ">q", MAX_INT64)
+    assert only_batch(validated(beyond)).max_timestamp == MAX_INT64
+    # The second time has become the least of all.
+    with pytest.raises(InvalidTimestamp):
+        validated(beyond, rules)
 
 
 def test_lv9b_without_a_bad_timestamp_the_kind_is_an_invalid_record() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -10,10 +11,11 @@ from storage.batch import Compression, RecordBatch, TimestampType
 from storage.batch.legacy.builder import build_message_set
 from storage.batch.record import Record
 from storage.codec.crc32c import crc32c
-from storage.errors import InvalidRecord, RecordTooLarge
+from storage.errors import InvalidRecord, RecordTooLarge, ValidationTakesLong
 from storage.validation.rules import ValidationRules
 from storage.validation.sliced import SlicedValidation
-from tests.storage.logs import NOW_MS
+from storage.validation.work import StepWork
+from tests.storage.logs import NOW_MS, ROOMY, epochs, new_file_system, open_log
 from tests.storage.validation.test_sliced import at_once, framed, in_slices, payload_of
 
 LARGE: tuple[int, int | None, int] = (200_000, 3, 1)
@@ -143,3 +145,24 @@ def test_lv25_what_slices_build_again_has_the_level_of_the_topic(
         assert in_slices(records, rules) == at_once(records, rules)
         results.append(in_slices(records, rules))
     assert results[0] != results[1]
+
+
+def test_pro6_an_append_outside_of_a_step_does_all_slices_of_a_large_set_itself() -> None:
+    log = open_log(new_file_system(), replace(ROOMY, compression_type="lz4"))
+    records = framed(payload_of(SETS["large"]), 3, Compression.GZIP)
+    with pytest.raises(ValidationTakesLong):
+        log.append_as_leader(records, leader_epoch=4, now_ms=NOW_MS, work=StepWork())
+    assert log.log_end_offset == 0
+    info = log.append_as_leader(records, leader_epoch=4, now_ms=NOW_MS)
+    assert (info.first_offset, info.last_offset, log.log_end_offset) == (0, 2, 3)
+    batch = next(iter(log.local.segments.active.records.batches()))
+    assert (batch.compression, batch.partition_leader_epoch) == (Compression.LZ4, 4)
+    assert list(batch.records()) == list(RecordBatch(records, 0, len(records)).records())
+
+
+def test_ap3_a_set_without_a_whole_batch_appends_nothing_in_slices_either() -> None:
+    log = open_log(new_file_system(), ROOMY)
+    validation = log.appends.validation(framed(payload_of(SETS["small"]), 2, Compression.NONE)[:-1], NOW_MS)
+    assert validation.run() is None
+    log.appends.validated_as_leader(validation, leader_epoch=4, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.local.segments.size_bytes, epochs(log)) == (0, 0, [])
