@@ -1,4 +1,4 @@
-"""Where open transactions begin in their segment: rule PS22."""
+"""The places where open transactions begin in their segments: rule PS22."""
 
 from __future__ import annotations
 
