@@ -90,6 +90,8 @@ def test_checkpoint_lines_and_blanks_are_read_as_java_reads_them(content: bytes)
         (b"0\n1\n2147483648 0\n", 3, "no number"),
         (b"0\n1\n0 9223372036854775808\n", 3, "no number"),
         (b"0\n1\n0 -1\n", 3, "negative"),
+        (b"0\n1\n-1 0\n", 3, "negative"),
+        (b"0\n2\n0 0\n-2147483648 5\n", 4, "negative"),
         (b"0\n1\n\xff 0\n", 3, "not UTF-8"),
     ],
 )

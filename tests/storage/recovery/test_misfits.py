@@ -7,7 +7,7 @@ import pytest
 from storage.config import LogConfig
 from storage.index.offset_index import ENTRY as OFFSET_ENTRY
 from storage.index.time_index import ENTRY as TIME_ENTRY
-from storage.recovery.misfits import overfills_indexes
+from storage.recovery.misfits import find_misfit, has_full_index, overfills_indexes
 from storage.segment import LogSegment
 from tests.storage.logs import NOW_MS, SIZE, batch, new_file_system, open_segment
 
@@ -59,3 +59,17 @@ def test_ll16_damage_ends_the_count() -> None:
     segment = filled(step_ms=0)
     segment.records.append(b"\xff" * 30 * SIZE)
     assert not overfills_indexes(segment, BATCHES * OFFSET_ENTRY.size)
+
+
+def test_ix20_an_index_is_full_with_as_many_entries_as_fit() -> None:
+    """The one has nine offset entries and one of time, the other nine of both, of which a tenth stays free."""
+    by_offsets, by_times = filled(step_ms=0), filled(step_ms=1)
+    for segment, full_bytes in ((by_offsets, 9 * OFFSET_ENTRY.size), (by_times, 10 * TIME_ENTRY.size)):
+        assert has_full_index(segment, full_bytes)
+    assert not has_full_index(by_offsets, 10 * OFFSET_ENTRY.size)
+    assert not has_full_index(by_times, 11 * TIME_ENTRY.size)
+
+
+def test_ll16_nothing_misfits_in_a_sound_segment() -> None:
+    assert find_misfit(filled(step_ms=0)) is None
+    assert find_misfit(open_segment(new_file_system())) is None

@@ -10,10 +10,22 @@ from sim.disk import SimFileSystem
 from storage.batch import Record, build_batch
 from storage.config import LogConfig
 from storage.disk.filesystem import join
+from storage.errors import OutOfOrderSequence
 from storage.log import PartitionLog
 from storage.producers.snapshot import snapshot_name
 from tests.storage.log.appends import end_transaction
-from tests.storage.logs import DIRECTORY, NOW_MS, THREE, append_each, new_file_system, open_log, produced
+from tests.storage.logs import (
+    DIRECTORY,
+    NOW_MS,
+    ROOMY,
+    THREE,
+    append_each,
+    new_file_system,
+    open_log,
+    produced,
+)
+from tests.storage.producers.producer_logs import last_sequences, send
+from tests.storage.producers.reloads import prepare_all
 from tests.storage.recovery.stopped_logs import file_of, names
 
 WIDE = LogConfig(segment_bytes=5_000, segment_index_bytes=1200, index_interval_bytes=50)
@@ -196,3 +208,32 @@ def test_kafka_5249_a_snapshot_is_named_for_the_end_of_batches_that_have_no_prod
     assert log.producers.map_end_offset == 5
     log.close()
     assert snapshot_name(5) in file_system.list(DIRECTORY)
+
+
+@pytest.mark.parametrize("way", ["recovery", "orderly", "truncation", "slices", "roll"])
+@pytest.mark.parametrize("pid", [0, 1, 2**63 - 1])
+def test_ps25_the_producer_with_the_least_and_the_greatest_id_is_known_whichever_way_it_is_learned(
+    way: str, pid: int
+) -> None:
+    """A retry of its last batch is then recognized, and a gap in its sequences refused."""
+    file_system = new_file_system()
+    log = open_log(file_system, ROOMY)
+    for sequence in range(4):
+        send(log, sequence, pid=pid, is_transactional=sequence == 3)
+    if way in ("recovery", "orderly"):
+        log.close() if way == "orderly" else log.close_handles()
+        log = open_log(file_system, ROOMY, clean=way == "orderly")
+    elif way == "roll":
+        log.flushes.roll(now_ms=NOW_MS)
+    else:
+        log.truncation.batches_a_slice = 1 if way == "slices" else 1000
+        send(log, 4, pid=pid, is_transactional=True)
+        if way == "slices":
+            assert prepare_all(log, 4) > 1
+        log.truncate_to(4, now_ms=NOW_MS)
+    assert last_sequences(log) == {pid: 3}
+    assert log.producers.first_unstable_offset == 3
+    assert send(log, 3, pid=pid, is_transactional=True).is_duplicate
+    with pytest.raises(OutOfOrderSequence):
+        send(log, 5, pid=pid, is_transactional=True)
+    assert log.log_end_offset == 4

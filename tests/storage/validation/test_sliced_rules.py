@@ -11,7 +11,7 @@ from storage.batch import Compression, RecordBatch, TimestampType
 from storage.batch.legacy.builder import build_message_set
 from storage.batch.record import Record
 from storage.codec.crc32c import crc32c
-from storage.errors import InvalidRecord, RecordTooLarge, ValidationTakesLong
+from storage.errors import InvalidRecord, RecordTooLarge, StorageError, ValidationTakesLong
 from storage.validation.rules import ValidationRules
 from storage.validation.sliced import SlicedValidation
 from storage.validation.work import StepWork
@@ -166,3 +166,13 @@ def test_ap3_a_set_without_a_whole_batch_appends_nothing_in_slices_either() -> N
     assert validation.run() is None
     log.appends.validated_as_leader(validation, leader_epoch=4, now_ms=NOW_MS)
     assert (log.log_end_offset, log.local.segments.size_bytes, epochs(log)) == (0, 0, [])
+
+
+def test_ap16_a_set_whose_slices_ended_is_refused_by_a_log_that_went_offline_meanwhile() -> None:
+    log = open_log(new_file_system(), ROOMY)
+    validation = log.appends.validation(framed(payload_of(SETS["large"]), 3, Compression.GZIP), NOW_MS)
+    validation.run()
+    log.online.failed("flush", OSError("broken"))
+    with pytest.raises(StorageError, match="is offline"):
+        log.appends.validated_as_leader(validation, leader_epoch=4, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.local.segments.size_bytes) == (0, 0)
