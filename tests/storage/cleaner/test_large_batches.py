@@ -102,6 +102,16 @@ def test_cl19_a_large_batch_that_lost_all_records_stays_empty_only_as_its_produc
     assert (batch.record_count, batch.base_offset, batch.last_offset) == (0, 0, 6)
 
 
+@pytest.mark.parametrize("held", [2, 10])
+def test_cl27_the_last_batch_of_the_producer_with_id_0_stays_too(
+    monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    hold_few_keys(monkeypatch, held)
+    fields = BatchFields(producer_id=0, producer_epoch=0, base_sequence=0)
+    kept = outcome(fields, SEVEN, ALL_KEYS, {0: LastRecord(6, 0)})[0]
+    assert RecordBatch(kept, 0, len(kept)).record_count == 0
+
+
 def test_the_keys_of_a_batch_come_in_portions_above_what_is_held_and_at_once_up_to_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

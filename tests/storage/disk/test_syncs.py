@@ -132,7 +132,7 @@ def test_fr7_a_file_that_rests_is_synced_if_its_owner_asks_for_it(file: OsFile, 
         file.sync()
 
 
-def test_ll6_a_directory_is_synced_each_time_and_must_be_one(tmp_path: Path, syncs: Syncs) -> None:
+def test_a_directory_is_synced_each_time_and_must_be_one(tmp_path: Path, syncs: Syncs) -> None:
     file_system = OsFileSystem()
     for count in (1, 2):
         file_system.sync_directory(str(tmp_path))

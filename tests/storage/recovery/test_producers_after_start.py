@@ -237,3 +237,12 @@ def test_ps25_the_producer_with_the_least_and_the_greatest_id_is_known_whichever
     with pytest.raises(OutOfOrderSequence):
         send(log, 5, pid=pid, is_transactional=True)
     assert log.log_end_offset == 4
+
+
+def test_a_follower_learns_of_the_producer_with_id_0_from_a_set_of_several_batches() -> None:
+    leader, follower = open_log(new_file_system(), ROOMY), open_log(new_file_system(), ROOMY)
+    assert not send(leader, 0, pid=0).is_empty
+    send(leader, 1, pid=0)
+    records = leader.read(0, max_size=10_000).records
+    assert not follower.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS).is_empty
+    assert last_sequences(follower) == last_sequences(leader) == {0: 1}

@@ -160,7 +160,7 @@ def test_pro6_an_append_outside_of_a_step_does_all_slices_of_a_large_set_itself(
     assert list(batch.records()) == list(RecordBatch(records, 0, len(records)).records())
 
 
-def test_ap3_a_set_without_a_whole_batch_appends_nothing_in_slices_either() -> None:
+def test_a_set_without_a_whole_batch_appends_nothing_in_slices_either() -> None:
     log = open_log(new_file_system(), ROOMY)
     validation = log.appends.validation(framed(payload_of(SETS["small"]), 2, Compression.NONE)[:-1], NOW_MS)
     assert validation.run() is None
