@@ -8,6 +8,7 @@ from sim.swarm.plans.disks import end_of
 from sim.swarm.plans.ground import DOWN_MS, Fault, Ground, chain, has_followers
 
 _LAG = "replica.lag.time.max.ms"
+_SESSION = "broker.session.timeout.ms"
 _FETCHED = "replica.fetch.max.bytes"
 # A partition's share of a fetch that holds a few batches only.
 _FEW_BYTES = 4_096
@@ -83,6 +84,24 @@ def _log_fails(ground: Ground, choices: Choices) -> list[Part]:
     return steps
 
 
+def _alone_again(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a leader that is left alone, is fenced, and is elected again before it has heard of either.
+
+    What waits at it is of an epoch that has ended, although it leads before and after.
+    """
+    partition = ground.partition(choices, lasting=True)
+    settings = ground.scenario.cluster.settings
+    fenced_ms = int(settings.get(_SESSION, SETTINGS[_SESSION])) + 700
+    follower: Part = {"kill": f"follower({partition})", "down": choices.ms((3_000, 8_000), "down")}
+    steps: list[Part] = [{"pick": f"leader({partition})", "as": "L"}]
+    steps += [follower] * (ground.replicas(partition) - 1)
+    return [
+        *steps,
+        {"when": f"isr({partition}) < 2", "within": "4s", "cut": "L <-> controller", "for": f"{fenced_ms}ms"},
+        {"lag_metadata": "L", "for": f"{fenced_ms + choices.pick((800, 1_500), 'longer')}ms"},
+    ]
+
+
 def _has_directories(ground: Ground) -> bool:
     """Whether a broker goes on when the directory of a log that faults may aim at has failed."""
     return has_followers(ground) and ground.scenario.cluster.directories > 1
@@ -91,6 +110,7 @@ def _has_directories(ground: Ground) -> bool:
 ISR_CHAINS: tuple[Fault, ...] = (
     chain("slow-copier", _slow_copier, possible=has_followers, lasts_ms=5_000),
     chain("unequal-leaders", _unequal_leaders, possible=has_followers, lasts_ms=4_500),
+    chain("alone-again", _alone_again, possible=has_followers, most=1, lasts_ms=5_500),
     chain("last-log-fails", _last_log_fails, possible=_has_directories, percent=60, most=4, lasts_ms=4_000),
     chain("log-fails", _log_fails, possible=_has_directories, percent=60),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.core.effects import Reply
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import NO_EPOCH, FetchResponse
+from cluster.core.messages import NO_EPOCH, FetchResponse, TopicPartition
 from tests.cluster.replica.setup import Setup, fetched, first_values, of
 
 
@@ -176,3 +176,11 @@ def test_c8_what_a_client_left_behind_makes_room() -> None:
     setup.append(b"a")
     replies = of(setup.fetch_effects(2, 1, max_wait_ms=500), Reply)
     assert [reply.call for reply in replies] == [2]
+
+
+def test_fetches_that_wait_are_told_with_the_epoch_in_which_they_were_parked() -> None:
+    setup = leading()
+    setup.fetch_effects(2, 0, max_wait_ms=500)
+    waiting = setup.manager.fetches.waiting(setup.replica.topic_partition)
+    assert [epoch for _, epoch in waiting] == [setup.replica.leader_epoch]
+    assert setup.manager.fetches.waiting(TopicPartition("other", 0)) == []
