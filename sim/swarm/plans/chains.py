@@ -149,21 +149,23 @@ def _late_proposal(ground: Ground, choices: Choices) -> list[Part]:
             joined: Part = {"when": f"isr({partition}) >= {ground.replicas(partition)}", "within": "3s"}
             steps.append(joined | {"lag_metadata": leader, "for": f"{lag_ms}ms"})
     gap: Part = {"at": f"+{choices.pick((200, 400, 800), 'gap')}ms"}
-    thens = (
-        ("stop", "kill", "slow", "break")
-        if ground.scenario.cluster.directories > 1
-        else ("stop", "kill", "slow")
-    )
-    match choices.pick(thens, "then"):
-        case "break":
-            steps.append(gap | {"break_disk": "F", "log": partition})
-        case "slow":
-            steps.append(gap | {"slow": f"F <-> {leader}", "by": "400ms", "for": "3s"})
-        case verb:
-            steps.append(gap | {verb: "F", "down": choices.ms((1, 100, 800, 3_000), "down")})
+    steps.append(gap | _fate_of_joiner(ground, choices, partition))
     if choices.chance(50, "end"):
         steps.append({"at": f"+{choices.pick((300, 1_000), 'to end')}ms"} | end_of(ground, choices, leader))
     return steps
+
+
+def _fate_of_joiner(ground: Ground, choices: Choices, partition: str) -> Part:
+    """Returns what becomes of the joiner, F, while its proposal is on its way."""
+    fates = ("stop", "kill", "slow", "break")
+    # A broker with one directory ends with it.
+    match choices.pick(fates if ground.scenario.cluster.directories > 1 else fates[:3], "then"):
+        case "break":
+            return {"break_disk": "F", "log": partition}
+        case "slow":
+            return {"slow": f"F <-> leader({partition})", "by": "400ms", "for": "3s"}
+        case verb:
+            return {verb: "F", "down": choices.ms((1, 100, 800, 3_000), "down")}
 
 
 def _changed_behind(ground: Ground, choices: Choices) -> list[Part]:
