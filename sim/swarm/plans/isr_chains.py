@@ -14,17 +14,26 @@ _FETCHED = "replica.fetch.max.bytes"
 _FEW_BYTES = 4_096
 
 
+def _setting(ground: Ground, name: str) -> int:
+    """Returns a time of the cluster's nodes, in milliseconds."""
+    return int(ground.scenario.cluster.settings.get(name, SETTINGS[name]))
+
+
+def _when_alone(ground: Ground, partition: str) -> Part:
+    """Returns the moment when the in-sync set is the leader alone: the sessions of the others have expired."""
+    return {"when": f"isr({partition}) < 2", "within": f"{_setting(ground, _SESSION) + 2_000}ms"}
+
+
 def _slow_copier(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a follower that does not keep up for longer than it may, while its broker is alive.
 
     It hears nothing from its leader, or what it fetches takes long: it asks again and again and is always behind.
     """
     partition = ground.partition(choices, lasting=True)
-    settings = ground.scenario.cluster.settings
-    lag_ms = int(settings.get(_LAG, SETTINGS[_LAG]))
+    lag_ms = _setting(ground, _LAG)
     lasting = f"{lag_ms * 3 // 2 + choices.pick((1_300, 2_000), 'longer')}ms"
     link = f"follower({partition}) <-> leader({partition})"
-    fetches_little = int(settings.get(_FETCHED, 1 << 20)) <= _FEW_BYTES
+    fetches_little = ground.scenario.cluster.settings.get(_FETCHED, 1 << 20) <= _FEW_BYTES
     if not fetches_little and choices.chance(60, "cut"):
         return [{"cut": link, "for": lasting}]
     by_ms = choices.pick((40, 150, 400), "by") if fetches_little else lag_ms
@@ -66,7 +75,7 @@ def _last_log_fails(ground: Ground, choices: Choices) -> list[Part]:
     follower: Part = {"kill": f"follower({partition})", "down": choices.ms((3_000, 5_000), "down")}
     steps: list[Part] = [{"pick": f"leader({partition})", "as": "L"}]
     steps += [follower] * (ground.replicas(partition) - 1)
-    steps += [{"when": f"isr({partition}) < 2", "within": "4s", "break_disk": "L", "log": partition}]
+    steps += [_when_alone(ground, partition) | {"break_disk": "L", "log": partition}]
     if choices.chance(50, "again"):
         at: Part = {"at": f"+{choices.pick((300, 1_000), 'to end')}ms"}
         steps.append(at | {"kill": "L", "down": choices.ms(DOWN_MS, "leader down")})
@@ -90,14 +99,13 @@ def _alone_again(ground: Ground, choices: Choices) -> list[Part]:
     What waits at it is of an epoch that has ended, although it leads before and after.
     """
     partition = ground.partition(choices, lasting=True)
-    settings = ground.scenario.cluster.settings
-    fenced_ms = int(settings.get(_SESSION, SETTINGS[_SESSION])) + 700
+    fenced_ms = _setting(ground, _SESSION) + 700
     follower: Part = {"kill": f"follower({partition})", "down": choices.ms((3_000, 8_000), "down")}
     steps: list[Part] = [{"pick": f"leader({partition})", "as": "L"}]
     steps += [follower] * (ground.replicas(partition) - 1)
     return [
         *steps,
-        {"when": f"isr({partition}) < 2", "within": "4s", "cut": "L <-> controller", "for": f"{fenced_ms}ms"},
+        _when_alone(ground, partition) | {"cut": "L <-> controller", "for": f"{fenced_ms}ms"},
         {"lag_metadata": "L", "for": f"{fenced_ms + choices.pick((800, 1_500), 'longer')}ms"},
     ]
 
@@ -110,7 +118,7 @@ def _has_directories(ground: Ground) -> bool:
 ISR_CHAINS: tuple[Fault, ...] = (
     chain("slow-copier", _slow_copier, possible=has_followers, lasts_ms=5_000),
     chain("unequal-leaders", _unequal_leaders, possible=has_followers, lasts_ms=4_500),
-    chain("alone-again", _alone_again, possible=has_followers, most=1, lasts_ms=5_500),
+    chain("alone-again", _alone_again, possible=has_followers, lasts_ms=5_500),
     chain("last-log-fails", _last_log_fails, possible=_has_directories, percent=60, most=4, lasts_ms=4_000),
     chain("log-fails", _log_fails, possible=_has_directories, percent=60),
 )
