@@ -6,6 +6,7 @@ import pytest
 
 from storage.config import LogConfig
 from storage.segment import LogSegment
+from storage.segment.lookups import find_max_timestamp, find_offset_by_timestamp
 from tests.storage.logs import NOW_MS, SIZE, batch, filled_segment, new_file_system, open_segment
 
 
@@ -41,10 +42,10 @@ def test_ls18_a_record_found_by_time_has_the_epoch_of_its_batch_if_that_has_one(
 ) -> None:
     segment = open_segment(new_file_system())
     segment.append(0, batch(0, timestamp=NOW_MS, epoch=epoch))
-    found = segment.find_offset_by_timestamp(NOW_MS, 0)
+    found = find_offset_by_timestamp(segment, NOW_MS, 0)
     assert found is not None
     assert (found.offset, found.timestamp, found.leader_epoch) == (0, NOW_MS, expected)
-    assert segment.find_max_timestamp() == segment.records.largest_timestamp_after() == found
+    assert find_max_timestamp(segment) == segment.records.largest_timestamp_after() == found
 
 
 @pytest.mark.parametrize("start_offset", [0, 1, 2, 3])
@@ -54,5 +55,5 @@ def test_ls18_of_equal_times_the_first_record_at_or_after_the_asked_offset_is_fo
     segment = open_segment(new_file_system(), config=LogConfig(index_interval_bytes=0))
     for offset in range(3):
         segment.append(offset, batch(offset, timestamp=NOW_MS))
-    found = segment.find_offset_by_timestamp(NOW_MS, start_offset)
+    found = find_offset_by_timestamp(segment, NOW_MS, start_offset)
     assert (found and found.offset) == (start_offset if start_offset < 3 else None)

@@ -101,7 +101,7 @@ def test_fr17_a_read_or_search_of_what_is_cut_off_meanwhile_says_so(
     segment = segment_with(OLD, new_file_system())
     interrupt(segment, at, is_after=is_after, new=[], cut_at=cut_at)
     with pytest.raises(TruncatedWhileRead):
-        segment.find_offset_by_timestamp(NOW_MS, 10)
+        find_offset_by_timestamp(segment, NOW_MS, 10)
 
 
 def test_fr17_an_append_does_not_disturb_a_read() -> None:
