@@ -79,8 +79,12 @@ class DiskLogs:
 
     def is_marked_clean(self, broker: int, partition: str) -> bool:
         """Whether the log is in a directory with the mark of an orderly stop."""
-        directory = dirname(self._directory_of(broker, partition))
+        directory = self.log_directory(broker, partition)
         return CleanShutdownFile(self._eyes[broker].file_system, directory).exists()
+
+    def log_directory(self, broker: int, partition: str) -> str:
+        """Returns the broker's log directory that the log is in."""
+        return dirname(self._directory_of(broker, partition))
 
     def is_compacted(self, partition: str) -> bool:
         return partition in self._compacted

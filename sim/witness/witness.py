@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, TypeGuard, final
 
 from cluster.core.effects import Observe
@@ -219,6 +219,7 @@ class Witness:
             self.controller.read_on()
             return
         looked_at: dict[str, None] = {}
+        offline: dict[str, None] = {}
         for observe in observes:
             handler = self._handlers.get(observe.kind)
             if handler is not None:
@@ -230,7 +231,9 @@ class Witness:
                     handler(node, partition, values)
             elif observe.kind == "broker.started":
                 self._fail_over.on_broker_started(node.node_id)
-                self._on_loaded(node.node_id)
+                self._on_loaded(node.node_id, offline)
+            elif observe.kind == "log_directory.offline":
+                offline[str(dict(observe.fields)["directory"])] = None
             elif observe.kind == "replica.offline":
                 self._fail_over.on_offline(node.node_id, str(dict(observe.fields)["topic_partition"]))
         for partition in looked_at:
@@ -436,8 +439,11 @@ class Witness:
             if self.lives.is_present(broker, partition) and self._logs.is_marked_clean(broker, partition):
                 self.jury.see(StoppedCleanly(broker, partition))
 
-    def _on_loaded(self, broker: int) -> None:
+    def _on_loaded(self, broker: int, offline: Collection[str]) -> None:
+        """Show what a start has recovered; nothing of a log directory that is offline, which no start has read."""
         for partition in self._names:
+            if offline and self._logs.log_directory(broker, partition) in offline:
+                continue
             written_id = self._logs.written_topic_id(broker, partition) if self.reads_values else None
             if not self.lives.may_be_present(partition, written_id):
                 continue

@@ -132,3 +132,12 @@ def test_a_machine_restarts_with_its_mended_disk_if_a_sync_had_failed(directorie
     assert any("the machine of broker-1 restarts, because a sync had failed" in line for line in result.story)
     # With its only directory the broker has lost its process too.
     assert any("broker-1     has stopped" in line for line in result.story) is (directories == 1)
+
+
+def test_a_log_that_no_start_could_read_is_not_judged_as_recovered() -> None:
+    """Its directory is offline, so what a power loss has torn in it stays until it can be read again."""
+    text = SMALL.replace("broker 1\n    directory: 2", "leader(t/0)\n    log: t/0\n    as: B")
+    text += "  - {at: +20ms, power: B, keep: torn, down: 500ms}\n"
+    for seed in range(4):
+        result = run_scenario(parse_scenario(text, "small.yaml"), seed)
+        assert result.verdict is Verdict.HELD, (seed, result.violations, result.starved_because)
