@@ -50,6 +50,8 @@ def outcome(
         builder.append(record)
     record_filter = filter_of(superseded, last_records=last)
     result = record_filter.filter_chunk(builder.build(), 1 << 30, "x.log", 0)
+    # The index entry of what is kept is made for this offset.
+    assert result.last_offset == (builder.last_offset if result.parts else -1)
     return output(result), record_filter._stats
 
 
