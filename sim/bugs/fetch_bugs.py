@@ -94,6 +94,7 @@ FETCH_BUGS: tuple[Bug, ...] = (
         "A fetch that names an epoch which the leader lacks is answered as if the logs agreed (KIP-279).",
         "fetch:FetchHandler.find_divergence",
         _if_the_epoch_is_known,
+        "leader-ignores-lacking-epochs",
     ),
     _bug(
         "leader-keeps-laggers",

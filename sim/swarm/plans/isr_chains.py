@@ -48,7 +48,10 @@ def _unequal_leaders(ground: Ground, choices: Choices) -> list[Part]:
     """
     partition = ground.partition(choices, lasting=True)
     down, again = choices.ms((2_500, 8_000), "down"), choices.ms((300, 1_000, 3_000), "down again")
-    missed_ms, gap_ms = choices.pick((100, 400, 900), "missed"), choices.pick((50, 300, 900), "leads for")
+    missed_ms, gap_ms = (
+        choices.pick((900, 2_400, 2_800), "missed"),
+        choices.pick((300, 500, 900), "leads for"),
+    )
     return [
         {"pick": f"leader({partition})", "as": "L"},
         {"pick": f"follower({partition}, 1)", "as": "A"},

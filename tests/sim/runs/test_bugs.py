@@ -86,6 +86,7 @@ def test_a_run_finds_each_bug_of_appends_in_its_scenario(name: str, checker: str
     ("name", "checker"),
     [
         ("leader-tells-of-lacking-epochs-only", "in-sync-replicas"),
+        ("leader-ignores-lacking-epochs", "divergence-answers"),
         ("leader-keeps-the-silent", "lagging-members"),
         ("fetch-outlives-its-epoch", "waits-in-vain"),
         ("leader-withdraws-superseded", "isr-members"),
