@@ -418,6 +418,11 @@ class Witness:
         for partition in self._names:
             if not self.lives.is_present(broker, partition):
                 continue
+            if self._is_of_deleted(broker, partition):
+                # A disk that was set back may have it again; it holds nothing of the topic that exists now.
+                self._logs.forget(broker, partition)
+                self.jury.see(Died(broker, partition, lost_power, (), 0, damage))
+                continue
             reader = self._logs.reader(broker, partition)
             reader.power_lost()
             start, found = reader.base_offset(), reader.read_all()
@@ -432,6 +437,13 @@ class Witness:
                 Died(broker, partition, lost_power, marks, start, damage, recovery_point, removed_end)
             )
 
+    def _is_of_deleted(self, broker: int, partition: str) -> bool:
+        """Whether the log on the broker's disk is that of a deleted topic of the name, by its `partition.metadata`."""
+        if not self.reads_values:
+            return False
+        written_id = self._logs.written_topic_id(broker, partition)
+        return not self.lives.may_be_present(partition, written_id)
+
     def on_stopped(self, broker: int) -> None:
         """Show the orderly end of a broker's process, for the logs of the directories that it has marked."""
         for partition in self._names:
@@ -444,8 +456,7 @@ class Witness:
         for partition in self._names:
             if offline and self._logs.log_directory(broker, partition) in offline:
                 continue
-            written_id = self._logs.written_topic_id(broker, partition) if self.reads_values else None
-            if not self.lives.may_be_present(partition, written_id):
+            if self._is_of_deleted(broker, partition):
                 continue
             reader = self._logs.reader(broker, partition)
             start = reader.base_offset()

@@ -75,3 +75,26 @@ def test_a_bad_topic_step_is_refused_with_its_line(step: str, what: str) -> None
     with pytest.raises(ScenarioError, match=r"^bad\.yaml:1[234]: ") as raised:
         parse_scenario(f"{HEAD}  - {step}\n", "bad.yaml")
     assert what in str(raised.value)
+
+
+def test_a_disk_that_is_set_back_to_a_deleted_topic_holds_nothing_of_the_present_one() -> None:
+    """Compaction has left only late offsets of the old log, which do not differ from those of the new one."""
+    text = """\
+scenario: disk-set-back-to-a-deleted-topic
+duration: 8s
+cluster: {brokers: 1, settings: {log.cleaner.backoff.ms: 300}}
+topics:
+  u:
+    replicas: 1
+    config: {cleanup.policy: compact, segment.bytes: 2000, min.cleanable.dirty.ratio: '0.01'}
+producers:
+- {topic: u, rate: 50/s, keys: 1}
+steps:
+- {at: 3500ms, save_disk: broker 1}
+- {at: 4s, delete_topic: u}
+- {at: 4500ms, create_topic: u}
+- {at: 5500ms, restore_disk: broker 1, down: 300ms}
+"""
+    result = run_scenario(parse_scenario(text, "back.yaml"), 1)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    assert list(result.excused) == ["every in-sync replica lost it: a disk was set back to an older image"]
