@@ -8,6 +8,7 @@ process alone: the product has no such switch.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import io
 import json
 import os
@@ -52,9 +53,10 @@ def nothing(*arguments: object, **options: object) -> None:
 
 def parse(text: str) -> Any:
     """Returns the scenario; older checkouts have the parser in another file."""
-    scenario: Any = importlib.import_module("sim.scenario")
-    if not hasattr(scenario, "parse_scenario"):
-        scenario = importlib.import_module("sim.scenario.model")
+    for name in ("sim.scenario.loading", "sim.scenario.model", "sim.scenario"):
+        if importlib.util.find_spec(name) and hasattr(importlib.import_module(name), "parse_scenario"):
+            break
+    scenario: Any = importlib.import_module(name)
     return scenario.parse_scenario(text, "bench.yaml")
 
 

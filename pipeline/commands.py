@@ -188,7 +188,7 @@ def _checked_scenario(text: str) -> Path:
     of a thousand runs.
     """
     from sim.bundled import find_scenario
-    from sim.scenario.model import ScenarioError, load_scenario
+    from sim.scenario.loading import ScenarioError, load_scenario
 
     try:
         path = find_scenario(text)

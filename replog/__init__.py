@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from sim.judgement import Verdict as Verdict
     from sim.run import RunResult as RunResult
     from sim.run import run_scenario as run_scenario
+    from sim.scenario.loading import ScenarioError as ScenarioError
+    from sim.scenario.loading import load_scenario as load_scenario
     from sim.scenario.model import Scenario as Scenario
-    from sim.scenario.model import ScenarioError as ScenarioError
-    from sim.scenario.model import load_scenario as load_scenario
     from storage.batch import RecordBatch as RecordBatch
     from storage.batch import TimestampType as TimestampType
     from storage.batch import build_batch as build_batch
@@ -109,7 +109,7 @@ _HOMES = {
     "RecordMetadata": "cluster.shell.clients",
     "RunResult": "sim.run",
     "Scenario": "sim.scenario.model",
-    "ScenarioError": "sim.scenario.model",
+    "ScenarioError": "sim.scenario.loading",
     "StorageError": "storage.errors",
     "TimestampType": "storage.batch",
     "TopicMissing": "cluster.core.client.effects",
@@ -118,7 +118,7 @@ _HOMES = {
     "Verdict": "sim.judgement",
     "build_batch": "storage.batch",
     "iterate_batches": "storage.batch",
-    "load_scenario": "sim.scenario.model",
+    "load_scenario": "sim.scenario.loading",
     "register": "pipeline",
     "run_scenario": "sim.run",
 }

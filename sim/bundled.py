@@ -5,7 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from pathlib import Path
 
-from sim.scenario.model import ScenarioError
+from sim.scenario.loading import ScenarioError
 
 # Beside our packages, in a checkout as in a wheel. Not found by an import: the user's own folder `scenarios` could be
 # found instead, since ours has no package file.

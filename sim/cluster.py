@@ -20,7 +20,8 @@ from sim.hosts.clients import ConsumerShell, ConsumerWatcher, ProducerShell, Pro
 from sim.hosts.history import History
 from sim.hosts.node import MakeCore, Node, NodeCore, NodeWatcher, log_directories, new_disk
 from sim.hosts.seekers import SeekerShell
-from sim.scenario.model import Scenario, TopicModel, broker_config, controller_config, property_text
+from sim.scenario.model import Scenario, TopicModel
+from sim.scenario.settings import broker_config, controller_config, property_text
 from sim.world.clock import Clock
 from sim.world.network import Network, Transport
 from sim.world.streams import Stream

@@ -20,7 +20,7 @@ from sim.detection.commands import bugs_command
 from sim.determinism.command import check_command
 from sim.result_lines import operation_lines, verdict_lines
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario.model import ScenarioError, load_scenario
+from sim.scenario.loading import ScenarioError, load_scenario
 from sim.scenario.schema_command import schema
 from sim.seed_range import MOST_SEEDS, Seeds
 from sim.seeds import Job, default_jobs

@@ -33,7 +33,9 @@ from sim.hosts.node import log_directories
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
 from sim.outages import Outages
 from sim.scenario.link_steps import FlipBits
-from sim.scenario.model import Scenario, broker_config, controller_config, load_scenario
+from sim.scenario.loading import load_scenario
+from sim.scenario.model import Scenario
+from sim.scenario.settings import broker_config, controller_config
 from sim.scenario.steps import AlterTopic, DeleteTopic
 from sim.seed_range import check_seed
 from sim.sometimes.points import Reached

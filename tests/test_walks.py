@@ -18,7 +18,7 @@ from cluster.core.effects import Reply
 from cluster.core.events import Request
 from cluster.core.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from sim.run import Run
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from sim.world.time import without_garbage_collection
 from tests.call_walk import Walk, recorded_walks
 from tests.places import ROOT

@@ -23,7 +23,6 @@ from pydantic_core import PydanticUndefined
 
 from sim.scenario.base import Named, Step
 from sim.scenario.model import (
-    SETTINGS,
     BuggifyModel,
     ClockModel,
     ClusterModel,
@@ -35,6 +34,7 @@ from sim.scenario.model import (
     SeekerModel,
     TopicModel,
 )
+from sim.scenario.settings import SETTINGS
 from sim.scenario.steps import VERBS
 from sim.scenario.values import (
     parse_conditions,

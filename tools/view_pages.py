@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sim.run import run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from sim.view.write import write_view
 from tools.browser import Page, browser_page, browser_program
 

@@ -19,7 +19,8 @@ from replog.real.result import RealResult
 from replog.real.run import RealRun
 from sim.judgement import Verdict
 from sim.result_lines import operation_lines, verdict_lines
-from sim.scenario.model import Scenario, load_scenario
+from sim.scenario.loading import load_scenario
+from sim.scenario.model import Scenario
 
 _EXIT = {Verdict.HELD: 0, Verdict.VIOLATED: 1, Verdict.STARVED: 3}
 UNUSABLE_INPUT = 2

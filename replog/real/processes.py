@@ -16,7 +16,8 @@ from cluster.core.config import BrokerConfig
 from cluster.core.messages import CONTROLLER_ID
 from cluster.local.layout import HOST
 from replog.real import launch
-from sim.scenario.model import SETTINGS, Scenario
+from sim.scenario.model import Scenario
+from sim.scenario.settings import SETTINGS
 
 # An orderly stop that takes longer than this ends with SIGKILL.
 STOP_TIMEOUT_S = 20.0

@@ -21,7 +21,8 @@ from sim.checkers.registry import all_checkers
 from sim.checkers.sightings import BecameFollower, BecameLeader, Created
 from sim.faults.conditions import Lookout
 from sim.hosts.history import History
-from sim.scenario.model import Scenario, property_text
+from sim.scenario.model import Scenario
+from sim.scenario.settings import property_text
 from sim.story import in_words
 from sim.witness.controller_log import ControllerLog
 from sim.witness.topic_lives import NO_LIFE, TopicLives

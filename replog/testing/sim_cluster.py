@@ -15,7 +15,8 @@ from sim.hosts.clients import ProducerShell
 from sim.hosts.history import ReadOperation, SendOperation
 from sim.hosts.node import Node
 from sim.run import Run, RunResult
-from sim.scenario.model import Scenario, scenario_of
+from sim.scenario.loading import scenario_of
+from sim.scenario.model import Scenario
 from sim.scenario.steps import BROKER_JOBS
 from sim.world.time import without_garbage_collection
 from storage.config import LogConfig

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from sim.scenario.model import Scenario, scenario_of
+from sim.scenario.loading import scenario_of
+from sim.scenario.model import Scenario
 
 Fault = dict[str, object]
 # Faults strike between these times; the cluster is up by then.

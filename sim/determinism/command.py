@@ -14,7 +14,7 @@ import click
 from sim.bundled import find_scenario
 from sim.determinism.divergence import first_divergence
 from sim.determinism.double import DoubleRun, SideError, double_runs, traces
-from sim.scenario.model import ScenarioError, load_scenario
+from sim.scenario.loading import ScenarioError, load_scenario
 from sim.seed_range import Seeds
 
 MISMATCH = 4

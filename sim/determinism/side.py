@@ -24,7 +24,8 @@ from sim.bundled import find_scenario
 from sim.determinism.draw_digest import DrawDigest
 from sim.determinism.guard import guarded
 from sim.run import run_scenario
-from sim.scenario.model import Scenario, load_scenario
+from sim.scenario.loading import load_scenario
+from sim.scenario.model import Scenario
 
 # Objects that are allocated between two collections: a run has thousands of collections then.
 _ALLOCATIONS = 500

@@ -9,7 +9,8 @@ from cluster.core.messages import AlterTopicConfigsRequest, CreateTopicRequest, 
 from sim.faults.targets import Site, Targets
 from sim.hosts.clients import TopicRequest
 from sim.hosts.node import Node
-from sim.scenario.model import TopicModel, property_text
+from sim.scenario.model import TopicModel
+from sim.scenario.settings import property_text
 from sim.scenario.steps import AlterTopic, CreateTopic, DeleteTopic, LagMetadata
 
 

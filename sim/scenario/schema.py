@@ -14,7 +14,9 @@ from typing import Any, final
 from pydantic.json_schema import GenerateJsonSchema
 
 from sim.buggify.points import POINTS
-from sim.scenario.model import LASTING_PROPERTIES, METHODS, Scenario, setting_names
+from sim.scenario.checks import LASTING_PROPERTIES, METHODS
+from sim.scenario.model import Scenario
+from sim.scenario.settings import setting_names
 from sim.scenario.steps import BROKER_JOBS, OF_METHODS, VERBS
 from storage.config import LogConfig
 from storage.topics import MAX_TOPIC_LENGTH

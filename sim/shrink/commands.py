@@ -14,7 +14,7 @@ import click
 
 from sim.bugs import BugError, install
 from sim.bundled import find_scenario
-from sim.scenario.model import ScenarioError
+from sim.scenario.loading import ScenarioError
 from sim.scenario.values import parse_duration
 from sim.seed_range import MOST_SEEDS
 from sim.seeds import default_jobs

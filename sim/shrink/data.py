@@ -13,7 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from sim.scenario.model import Scenario, ScenarioError, check_scenario, load_scenario
+from sim.scenario.checks import check_scenario
+from sim.scenario.loading import ScenarioError, load_scenario
+from sim.scenario.model import Scenario
 from sim.scenario.source import parse_yaml
 
 Data = dict[str, Any]

@@ -10,7 +10,8 @@ from typing import final
 from ruamel.yaml import YAML
 
 from sim.buggify.points import POINTS
-from sim.scenario.model import Scenario, check_scenario
+from sim.scenario.checks import check_scenario
+from sim.scenario.model import Scenario
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import Ground
 from sim.swarm.plans.plan import Strike, draw_plan, steps_of

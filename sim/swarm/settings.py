@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.scenario.model import SETTINGS
+from sim.scenario.settings import SETTINGS
 from sim.swarm.choices import Choices
 
 _KIB = 1 << 10

@@ -27,7 +27,7 @@ from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
 from cluster.commands.options import BOOTSTRAP_VARIABLE
 from cluster.local.layout import CONTROLLER_PORT_DISTANCE, DEFAULT_PORT
 from cluster.shell.clients import DEFAULT_BOOTSTRAP
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from tests.cluster.local.real_cluster import free_port
 from tests.pages.shell import Command, Shell, commands_of, difference, matches
 from tests.places import ROOT

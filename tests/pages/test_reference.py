@@ -15,7 +15,8 @@ from pydantic import BaseModel, Field
 
 import replog
 from replog.commands import replog as root_command
-from sim.scenario.model import SETTINGS, Scenario
+from sim.scenario.model import Scenario
+from sim.scenario.settings import SETTINGS
 from sim.scenario.steps import VERB_NAMES, VERBS
 from sim.scenario.values import parse_condition, parse_duration, parse_link, parse_size, parse_target
 from tests.places import ROOT

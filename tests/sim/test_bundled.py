@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from sim.bundled import bundled_scenarios, find_scenario
 from sim.commands import sim
-from sim.scenario.model import ScenarioError
+from sim.scenario.loading import ScenarioError
 from tests.places import ROOT
 
 NAMES = sorted(path.stem for path in (ROOT / "scenarios").glob("*.yaml"))

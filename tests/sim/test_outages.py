@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.outages import KILLED, NO_LEADER, NO_TOPIC, TOO_FEW
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 HEAD = """\
 scenario: outages

@@ -8,7 +8,7 @@ from replog.testing import RuleViolated, SimCluster
 from sim.bugs import install
 from sim.hosts.history import Outcome
 from sim.run import Verdict
-from sim.scenario.model import ScenarioError
+from sim.scenario.loading import ScenarioError
 from storage.errors import ConfigError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.scenario.model import SETTINGS
+from sim.scenario.settings import SETTINGS
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.disks import end_of
 from sim.swarm.plans.ground import DOWN_MS, Fault, Ground, chain, has_followers

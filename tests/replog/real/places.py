@@ -12,7 +12,7 @@ from replog.real.site import Site
 from sim.checkers.ghost import Ghost
 from sim.faults.misses import Misses
 from sim.hosts.clients import TopicRequest
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from storage.draws import Draws
 
 NODES = ("controller", "broker-1", "broker-2", "broker-3")

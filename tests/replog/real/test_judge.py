@@ -16,7 +16,7 @@ from replog.real.processes import Process
 from replog.real.watch import Watch
 from sim.checkers.sightings import Elected
 from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from storage.batch import build_batch
 from storage.batch.record import Record
 

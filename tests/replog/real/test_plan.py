@@ -8,7 +8,7 @@ from replog.real.plan import Plan
 from replog.real.telling import RunClock
 from sim.faults.conditions import Lookout
 from sim.hosts.history import History
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from tests.replog.real.places import HEAD, site
 
 

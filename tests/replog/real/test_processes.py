@@ -11,7 +11,7 @@ from typing import final
 
 from cluster.core.messages import CONTROLLER_ID
 from replog.real.processes import Process, node_command
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 # Says that it is there, and then every line that it is told; ends when told nothing more.
 ECHO = "import sys\nprint('here', flush=True)\nfor line in sys.stdin: print(line, end='', flush=True)"

@@ -25,7 +25,7 @@ from replog.real.run import RealRun
 from sim.bundled import find_scenario
 from sim.checkers.history import LEADER_ALONE
 from sim.judgement import Verdict
-from sim.scenario.model import load_scenario, parse_scenario
+from sim.scenario.loading import load_scenario, parse_scenario
 
 NAMES = ("leader-crash", "cut-leader-acks-1", "slow-follower-isr")
 # On a machine that does much else, processes take seconds to start.

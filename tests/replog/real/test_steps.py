@@ -9,7 +9,7 @@ from replog.real.site import Targets
 from replog.real.steps import what_differs, why_skipped
 from sim.bundled import bundled_scenarios
 from sim.scenario.base import Step
-from sim.scenario.model import load_scenario, parse_scenario
+from sim.scenario.loading import load_scenario, parse_scenario
 from sim.scenario.steps import VERBS
 from tests.replog.real.places import site
 

@@ -9,7 +9,7 @@ from cluster.core.messages import AlterTopicConfigsRequest, CreateTopicRequest, 
 from replog.real.faults import Later, LinkFaults, leader_of
 from replog.real.site import Targets
 from sim.faults.topics import TopicFaults
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from sim.scenario.steps import AlterTopic, CreateTopic, Cut, DeleteTopic, Heal, Isolate, Slow
 from sim.scenario.values import parse_link, parse_target
 from tests.replog.real.places import HEAD, Nobody, site

@@ -10,7 +10,7 @@ from sim.anomalies.check import AnomalyCheck
 from sim.anomalies.history_file import HistoryFile
 from sim.anomalies.operations import Assigned
 from sim.run import run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 SMALL = """
 scenario: small

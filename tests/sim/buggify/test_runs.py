@@ -9,7 +9,8 @@ import pytest
 
 from sim.buggify.points import POINTS
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario.model import Scenario, ScenarioError, parse_scenario
+from sim.scenario.loading import ScenarioError, parse_scenario
+from sim.scenario.model import Scenario
 
 # All that points may meet: elections, orderly stops, lives that end, a new topic, compaction, retention, snapshots.
 SCENARIO = """

@@ -14,7 +14,7 @@ from sim.checkers.ghost import Ghost
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from sim.run import Run, Verdict, run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from sim.witness.compacted import CompactedPartition
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import DiskEye, LogReader

@@ -13,7 +13,7 @@ from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.checkers.lagging import LaggingMembers
 from sim.run import run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 T0 = TopicPartition("t", 0)
 LAG_MS = 2_000

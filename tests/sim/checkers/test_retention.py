@@ -23,7 +23,7 @@ from sim.checkers.sightings import (
     Sighting,
 )
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 SCENARIO = """\
 scenario: retention

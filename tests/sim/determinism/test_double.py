@@ -12,7 +12,8 @@ from sim.determinism.command import MISMATCH, closing_line
 from sim.determinism.divergence import first_divergence
 from sim.determinism.double import DoubleRun, SideError, double_runs, traces
 from sim.determinism.side import Outcome
-from sim.scenario.model import Scenario, parse_scenario
+from sim.scenario.loading import parse_scenario
+from sim.scenario.model import Scenario
 from sim.seed_range import Seeds
 
 TINY = """\

@@ -25,7 +25,7 @@ from coverage import Coverage
 
 from sim.bundled import bundled_scenarios, find_scenario
 from sim.run import run_scenario
-from sim.scenario.model import ScenarioError
+from sim.scenario.loading import ScenarioError
 from sim.seed_range import Seeds
 from sim.swarm.job import SwarmJob
 from tests.places import ROOT

@@ -21,7 +21,7 @@ from cluster.shell.runtime import Runtime
 from cluster.shell.server import BROKER_SERVICES, CONTROLLER_SERVICES, NodeServer
 from cluster.shell.streams import StreamCodec, UnaryCodec
 from sim.run import run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 HOST = "127.0.0.1"
 RECORDS = 20

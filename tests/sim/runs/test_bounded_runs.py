@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sim.run import Verdict, run_scenario
-from sim.scenario.model import Scenario, parse_scenario
+from sim.scenario.loading import parse_scenario
+from sim.scenario.model import Scenario
 
 
 def few_records(records: str) -> Scenario:

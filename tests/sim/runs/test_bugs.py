@@ -11,7 +11,7 @@ from sim.bugs import BugError, Replacement, bugs, install, replaced
 from sim.bugs.tickets import TICKETS
 from sim.bundled import find_scenario
 from sim.run import Verdict, run_scenario
-from sim.scenario.model import load_scenario
+from sim.scenario.loading import load_scenario
 from storage.draws import Draws
 
 

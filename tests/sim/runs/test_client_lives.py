@@ -6,7 +6,7 @@ from sim.checkers.client_history import ClientHistoryCheck
 from sim.checkers.ghost import Ghost
 from sim.hosts.history import History, Outcome, SendOperation
 from sim.run import Run, Verdict
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 HEAD = """\
 scenario: client-lives

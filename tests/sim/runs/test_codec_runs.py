@@ -15,7 +15,7 @@ from cluster.core.messages import FetchRequest, ProduceRequest, RequestBody, Res
 from cluster.shell.streams import StreamCodec, UnaryCodec
 from sim.hosts.shell import Shell
 from sim.run import Verdict, run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 SCENARIO = """
 scenario: short

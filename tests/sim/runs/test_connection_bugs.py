@@ -6,7 +6,7 @@ import pytest
 
 from sim.bugs import bugs
 from sim.run import Verdict, run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 CONTROLLER_DOWN_TWICE = """\
 scenario: controller-down-twice

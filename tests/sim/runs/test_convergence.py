@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.judgement import MOST_WAITS, Convergence
 from sim.run import Run
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 # Each record has a segment of its own, and so a fetch of its own.
 TEXT = """\

@@ -9,7 +9,8 @@ import pytest
 from sim.bugs import bugs
 from sim.bundled import find_scenario
 from sim.run import Verdict, run_scenario
-from sim.scenario.model import Scenario, load_scenario
+from sim.scenario.loading import load_scenario
+from sim.scenario.model import Scenario
 from sim.shrink.data import apply, deleted, read_data, scenario_of
 
 # The mistake of each counterexample, and the checkers that see it: the rule that breaks, and the damage.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario.model import ScenarioError, parse_scenario
+from sim.scenario.loading import ScenarioError, parse_scenario
 from storage.batch import RecordBatch
 
 HEAD = """\

@@ -6,7 +6,8 @@ import pytest
 
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.run import Verdict, run_scenario
-from sim.scenario.model import Scenario, parse_scenario
+from sim.scenario.loading import parse_scenario
+from sim.scenario.model import Scenario
 
 # The limit of the brokers is below what followers ask for.
 SCENARIO = """

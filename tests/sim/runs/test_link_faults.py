@@ -10,7 +10,7 @@ from cluster.core.controller.controller import Controller
 from cluster.core.effects import Effect
 from cluster.core.events import Event
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario.model import ScenarioError, parse_scenario
+from sim.scenario.loading import ScenarioError, parse_scenario
 from sim.sometimes.points import Reached
 from storage.batch import RecordBatch
 

@@ -11,7 +11,7 @@ import pytest
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario.model import ScenarioError, parse_scenario
+from sim.scenario.loading import ScenarioError, parse_scenario
 from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 

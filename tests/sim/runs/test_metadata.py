@@ -9,7 +9,7 @@ from cluster.core.metadata.changes import ChangeReader
 from cluster.core.metadata.log import committed_changes
 from cluster.core.metadata.records import AbortTransactionRecord
 from sim.run import Run, RunResult, Verdict, run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 # A change of 50 partitions takes two batches, and no answer holds both.
 HEAD = """\

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from sim.commands import sim
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from sim.scenario.steps import BROKER_JOBS, CONTROLLER_JOBS
 from tests.places import ROOT
 

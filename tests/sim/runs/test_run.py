@@ -17,7 +17,8 @@ from sim.bugs import bugs
 from sim.bundled import find_scenario
 from sim.commands import sim
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario.model import Scenario, parse_scenario
+from sim.scenario.loading import parse_scenario
+from sim.scenario.model import Scenario
 from tests.places import ROOT
 
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from sim.commands import sim
 from sim.run import Verdict, run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from sim.world import time as time_module
 from tests.sim.runs.test_run import SMALL
 

@@ -15,7 +15,7 @@ from cluster.shell.streams import PRODUCE
 from sim.hosts.node import Node
 from sim.hosts.shell import Queued
 from sim.run import Run, Verdict
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 SCENARIO = """\
 scenario: one-world

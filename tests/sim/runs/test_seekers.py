@@ -10,7 +10,7 @@ import pytest
 from cluster.core.messages import ListOffsetsRequest, ListOffsetsResponse
 from sim.bugs import Replacement, replaced
 from sim.run import RunResult, run_scenario
-from sim.scenario.model import ScenarioError, parse_scenario
+from sim.scenario.loading import ScenarioError, parse_scenario
 
 HEAD = """\
 scenario: seekers

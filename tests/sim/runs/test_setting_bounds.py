@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sim.run import Run
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from tests.cluster.setting_bounds import LIMITS, with_partners
 
 SCENARIO = """\

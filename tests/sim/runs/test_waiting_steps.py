@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.run import RunResult, Verdict, run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 
 HEAD = """\
 scenario: waiting-steps

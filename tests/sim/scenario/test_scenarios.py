@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.scenario.model import ScenarioError, load_scenario, parse_scenario
+from sim.scenario.loading import ScenarioError, load_scenario, parse_scenario
 from sim.scenario.values import (
     parse_condition,
     parse_duration,

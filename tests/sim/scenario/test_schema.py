@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.commands import sim
-from sim.scenario.model import ScenarioError, parse_scenario
+from sim.scenario.loading import ScenarioError, parse_scenario
 from sim.scenario.schema import schema_text
 from sim.scenario.source import parse_yaml
 from sim.scenario.steps import VERB_NAMES

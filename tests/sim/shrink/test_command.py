@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from sim.commands import sim
 from sim.run import Verdict, run_scenario
-from sim.scenario.model import load_scenario
+from sim.scenario.loading import load_scenario
 from sim.shrink.data import read_data
 from sim.shrink.likelihood import Restarts
 from sim.shrink.search import Failing

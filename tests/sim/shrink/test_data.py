@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from sim.shrink.data import Data, apply, as_yaml, neat, scenario_of, tidied
 from sim.shrink.families import are_alike
 from sim.shrink.search import Failing

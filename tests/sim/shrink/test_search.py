@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.scenario.model import load_scenario
+from sim.scenario.loading import load_scenario
 from sim.shrink.data import Data, apply, deleted, read_data, scenario_of
 from sim.shrink.events import steps
 from sim.shrink.passes import PASSES

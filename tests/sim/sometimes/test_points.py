@@ -44,7 +44,7 @@ from sim.checkers.sightings import (
 )
 from sim.hosts.history import History, Outcome, ReadOperation
 from sim.run import run_scenario
-from sim.scenario.model import parse_scenario
+from sim.scenario.loading import parse_scenario
 from sim.sometimes.answers import points_of_answer
 from sim.sometimes.points import POINTS, Reached
 from sim.sometimes.seen import SightingPoints

@@ -10,7 +10,8 @@ from functools import cache
 import pytest
 
 from sim.buggify.points import POINTS
-from sim.scenario.model import Scenario, parse_scenario
+from sim.scenario.loading import parse_scenario
+from sim.scenario.model import Scenario
 from sim.scenario.steps import VERB_NAMES
 from sim.swarm.choices import Choices
 from sim.swarm.drawing import Drawn, draw

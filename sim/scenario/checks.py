@@ -1,0 +1,281 @@
+"""What is wrong in a scenario that no field of the model shows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from cluster.rpc.methods import UNARY_BY_REQUEST
+from cluster.shell.streams import STREAMS
+from sim.buggify.points import POINTS
+from sim.scenario.base import Named, Step
+from sim.scenario.disk_steps import DiskStep, FailDisk, FailSync, HangDisk, Rot
+from sim.scenario.link_steps import (
+    Clog,
+    FlipBits,
+    FreezeClock,
+    HangUp,
+    KillStart,
+    Narrow,
+    RollingRestart,
+    SlowCpu,
+)
+from sim.scenario.model import Scenario, TopicModel
+from sim.scenario.settings import broker_config, controller_config, property_text, setting_names
+from sim.scenario.source import Location
+from sim.scenario.steps import (
+    BROKER_JOBS,
+    OF_METHODS,
+    AlterTopic,
+    BreakDisk,
+    CreateTopic,
+    Cut,
+    DeleteTopic,
+    Heal,
+    Isolate,
+    Kill,
+    LagMetadata,
+    Lose,
+    PartialWrite,
+    Pause,
+    Pick,
+    Power,
+    Restart,
+    Slow,
+    SlowDisk,
+    StepClock,
+    Stop,
+)
+from sim.scenario.values import (
+    LinkPair,
+    Target,
+)
+from storage.config import LogConfig
+from storage.errors import ConfigError, StorageError
+from storage.topics import check_topic_name
+
+# After so long, consumers and seekers take a request for lost.
+_READER_TIMEOUT_US = 1_500_000
+
+
+Finding = tuple[Location, str]
+
+
+def check_scenario(scenario: Scenario) -> Iterator[Finding]:
+    """Yield the mistakes that no field shows alone, such as unknown topics, brokers and settings."""
+    yield from _check_settings(scenario)
+    yield from _check_points(scenario)
+    for name, topic in scenario.topics.items():
+        yield from _check_topic(scenario, name, topic)
+    asked = [(("producers", index, "topic"), client.topic) for index, client in enumerate(scenario.producers)]
+    asked += [
+        (("consumers", index, "topic"), client.topic) for index, client in enumerate(scenario.consumers)
+    ]
+    asked += [(("seekers", index, "topic"), client.topic) for index, client in enumerate(scenario.seekers)]
+    for location, name in asked:
+        if name not in scenario.topics:
+            yield location, f"unknown topic {name!r}"
+    yield from _check_readers(scenario)
+    # The names that steps have given so far, and whether each means a client.
+    names: dict[str, bool] = {}
+    for index, step in enumerate(scenario.steps):
+        yield from _check_step(scenario, index, step, names)
+        if isinstance(step, Named) and step.name is not None:
+            names[step.name] = any(_is_client(target, names) for target in _targets(step)[:1])
+
+
+def _check_readers(scenario: Scenario) -> Iterator[Finding]:
+    for index, consumer in enumerate(scenario.consumers):
+        if consumer.max_wait >= _READER_TIMEOUT_US:
+            yield ("consumers", index, "max_wait"), "a consumer gives a request up after 1.5s: write less"
+    for index, seeker in enumerate(scenario.seekers):
+        if seeker.every < 1_000:
+            yield ("seekers", index, "every"), "write at least 1ms"
+
+
+def _check_points(scenario: Scenario) -> Iterator[Finding]:
+    for index, name in enumerate(scenario.buggify.points):
+        if name not in POINTS:
+            yield ("buggify", "points", index), f"unknown buggify point {name!r}: write {', '.join(POINTS)}"
+
+
+def _check_settings(scenario: Scenario) -> Iterator[Finding]:
+    known = setting_names()
+    for name in scenario.cluster.settings:
+        if name not in known:
+            yield ("cluster", "settings", name), f"unknown setting {name!r}"
+    for kind in scenario.cluster.jobs:
+        if kind not in BROKER_JOBS:
+            yield ("cluster", "jobs", kind), f"no job {kind!r}: write one of {', '.join(BROKER_JOBS)}"
+    try:
+        broker_config(scenario, 1)
+        controller_config(scenario)
+    except ConfigError as error:
+        yield ("cluster", "settings"), str(error)
+
+
+def _check_topic(scenario: Scenario, name: str, topic: TopicModel) -> Iterator[Finding]:
+    try:
+        check_topic_name(name)
+    except StorageError as error:
+        yield ("topics", name), str(error)
+    if topic.replicas > scenario.cluster.brokers:
+        yield ("topics", name, "replicas"), f"{topic.replicas} replicas need as many brokers"
+    for key, value in topic.config.items():
+        yield from _check_property(("topics", name, "config", key), key, value)
+
+
+def _is_client(target: Target, names: Mapping[str, bool]) -> bool:
+    return target.kind in ("producer", "consumer") or names.get(target.text, False)
+
+
+def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, bool]) -> Iterator[Finding]:
+    for target in _targets(step):
+        if target.kind in ("clients", "others") and not isinstance(step, _OF_LINKS):
+            yield ("steps", index, step.verb), f"{target.text} is no node"
+        if _is_client(target, names) and not isinstance(step, _OF_CLIENTS):
+            yield ("steps", index, step.verb), f"{target.text} is a client: {step.verb} needs a node"
+        if what := _unknown(scenario, target, names):
+            yield ("steps", index, step.verb), what
+    for condition in step.when:
+        if what := _unknown_partition(scenario, condition.topic, condition.partition):
+            yield ("steps", index, "when"), what
+    if isinstance(step, BreakDisk | PartialWrite | FailSync | Rot) and step.log is not None:
+        topic, partition = step.log.rsplit("/", 1)
+        if what := _unknown_partition(scenario, topic, int(partition)):
+            yield ("steps", index, "log"), what
+    yield from _check_topic_step(scenario, index, step)
+    if isinstance(step, Kill) and step.point is not None and _is_client(step.kill, names):
+        yield ("steps", index, "point"), f"{step.kill.text} is a client: it has no jobs"
+    elif isinstance(step, Kill) and step.point is not None and step.point not in step.points:
+        points = ", ".join(step.points)
+        yield ("steps", index, "point"), f"no point {step.point!r}: write one of {points}"
+    if isinstance(step, _OF_BROKERS) and any(target.kind == "controller" for target in _targets(step)):
+        yield ("steps", index, step.verb), f"the controller is no broker: {step.verb} needs one"
+    directory = step.directory if isinstance(step, BreakDisk | FailDisk) else None
+    if directory is not None and directory > scenario.cluster.directories:
+        yield ("steps", index, "directory"), f"the brokers have {scenario.cluster.directories}"
+    for method in step.only if isinstance(step, OF_METHODS) else ():
+        if method not in METHODS:
+            yield ("steps", index, "only"), f"no method {method!r}: write one of {', '.join(METHODS)}"
+    if isinstance(step, Narrow) and step.to < 1:
+        yield ("steps", index, "to"), "a link that carries nothing is cut: write at least 1 B"
+    if step.at is not None and not step.at.is_relative and step.at.us >= scenario.duration:
+        yield (
+            ("steps", index, "at"),
+            f"a step at {step.at.us} us is after the end of the steps at {scenario.duration} us",
+        )
+
+
+# The methods of the wire protocol.
+METHODS = tuple(
+    sorted({path.rpartition("/")[2] for path in STREAMS} | {each.name for each in UNARY_BY_REQUEST.values()})
+)
+# The steps that clients may be targets of.
+_OF_LINKS = (Cut, Heal, Isolate, Slow, Lose, Clog, Narrow, HangUp, FlipBits)
+# The steps whose verb has all that they strike, and that `_targets` need not know one by one.
+_OF_ONE_TARGET = (
+    LagMetadata, DiskStep, Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock,
+    HangDisk, FlipBits,
+)  # fmt: skip
+# The steps that only brokers may be targets of.
+_OF_BROKERS = (DiskStep, RollingRestart)
+_OF_CLIENTS = (*_OF_LINKS, Kill, Stop, Pause, Pick, Restart, StepClock, SlowCpu, FreezeClock)
+# What the checkers of a run believe about a topic from its start to its end.
+LASTING_PROPERTIES = frozenset({"min.insync.replicas", "flush.messages", "cleanup.policy"})
+
+
+def _check_topic_step(scenario: Scenario, index: int, step: Step) -> Iterator[Finding]:
+    match step:
+        case CreateTopic(create_topic=name) | DeleteTopic(delete_topic=name) | AlterTopic(alter_topic=name):
+            if name not in scenario.topics:
+                yield ("steps", index, step.verb), f"unknown topic {name!r}"
+        case LagMetadata() if step.lag_metadata.kind == "controller":
+            yield ("steps", index, step.verb), "the controller replays no metadata"
+        case _:
+            pass
+    if isinstance(step, AlterTopic):
+        for key, value in step.config.items():
+            if key in LASTING_PROPERTIES:
+                yield ("steps", index, "config", key), f"{key} cannot change in a run: checkers rely on it"
+            elif value != "":
+                yield from _check_property(("steps", index, "config", key), key, value)
+
+
+def _check_property(location: Location, key: str, value: int | str | bool) -> Iterator[Finding]:
+    try:
+        LogConfig.from_properties({key: property_text(value)})
+    except ConfigError as error:
+        yield location, str(error)
+
+
+def _targets(step: Step) -> list[Target]:
+    match step:
+        case Kill():
+            found: list[Target | LinkPair | None] = [step.kill]
+        case Power():
+            found = [step.power]
+        case Pause():
+            found = [step.pause]
+        case Stop():
+            found = [step.stop]
+        case Pick():
+            found = [step.pick]
+        case Restart():
+            found = [step.restart]
+        case Cut():
+            found = [step.cut]
+        case Heal():
+            found = [step.heal]
+        case Isolate():
+            found = [step.isolate, step.sparing]
+        case Slow():
+            found = [step.slow]
+        case Lose():
+            found = [step.lose]
+        case PartialWrite():
+            found = [step.partial_write]
+        case BreakDisk():
+            found = [step.break_disk]
+        case SlowDisk():
+            found = [step.slow_disk]
+        case StepClock():
+            found = [step.step_clock]
+        case CreateTopic():
+            found = [step.leader]
+        case _ if isinstance(step, _OF_ONE_TARGET):
+            found = [step.target]
+        case DeleteTopic() | AlterTopic():
+            found = []
+        case _:
+            raise AssertionError(f"unknown step {type(step).__name__}: its targets are not listed here")
+    sides: list[Target] = []
+    for each in found:
+        if isinstance(each, LinkPair):
+            sides += (each.source, each.target)
+        elif each is not None:
+            sides.append(each)
+    return sides
+
+
+def _unknown(scenario: Scenario, target: Target, names: Mapping[str, bool]) -> str | None:
+    if target.kind in ("producer", "consumer"):
+        models = scenario.producers if target.kind == "producer" else scenario.consumers
+        count = sum(model.clients for model in models)
+        if not 1 <= target.broker <= count:
+            return f"unknown client {target.text!r}: the scenario has {count} {target.kind}s"
+    if target.kind == "broker" and not 1 <= target.broker <= scenario.cluster.brokers:
+        return f"unknown node {target.text!r}: the cluster has brokers 1 to {scenario.cluster.brokers}"
+    if target.kind in ("leader", "follower"):
+        return _unknown_partition(scenario, target.topic, target.partition)
+    if target.kind == "name" and target.text not in names:
+        return f"unknown node {target.text!r}: no earlier step has `as: {target.text}`"
+    return None
+
+
+def _unknown_partition(scenario: Scenario, topic: str, partition: int) -> str | None:
+    model = scenario.topics.get(topic)
+    if model is None:
+        return f"unknown topic {topic!r}"
+    if partition >= model.partitions:
+        return f"unknown partition {topic}/{partition}: the topic has {model.partitions}"
+    return None
