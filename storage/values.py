@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, fields
 from types import FunctionType, MethodType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,7 +61,8 @@ def maker(kind: Callable[P, T]) -> Callable[P, T]:
     A call of a class collects the names of its arguments in a dict; a call of a function does not. For classes that are
     `quickly_made`, where each message makes several; of any other class it returns the class itself.
     """
-    constructor: object = vars(kind).get("__new__")
+    # A class has no dict but a view of one, which the compiled build tells apart by the type.
+    constructor: object = vars(cast("type[object]", kind)).get("__new__")
     if not isinstance(constructor, FunctionType):
         return kind
     made: Any = MethodType(constructor, kind)
