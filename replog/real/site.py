@@ -109,7 +109,10 @@ class Targets:
 
     def links(self, pair: LinkPair, step: Step) -> list[Link]:
         """Returns the links that `pair` means now; empty while one of its sides means nothing."""
-        if pair.source.kind == "others":
+        if {pair.source.kind, pair.target.kind} <= {"all", "others"}:
+            # Without a node on one side, each link there is.
+            sources = targets = self.everyone()
+        elif pair.source.kind == "others":
             targets = self.sides(pair.target, step)
             sources = self.sides(pair.source, step, targets)
         else:

@@ -31,6 +31,14 @@ def test_others_are_all_processes_but_those_on_the_other_side_of_a_link() -> Non
     ]  # fmt: skip
 
 
+def test_all_to_all_is_each_link_that_there_is() -> None:
+    cut = step(Cut, "{cut: all -> all}")
+    found = Targets(site()).links(parse_link("all -> all"), cut)
+    ends = {(each.source, each.target) for each in found}
+    everyone = Targets(site()).everyone()
+    assert ends == {(one, other) for one in everyone for other in everyone if one != other}
+
+
 def test_a_leader_whose_process_is_down_is_no_target() -> None:
     heal = step(Heal, "{heal: all}")
     assert Targets(site()).processes(parse_target("leader(t/0)"), heal) == []

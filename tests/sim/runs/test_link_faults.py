@@ -97,6 +97,13 @@ def test_half_open_connections_are_found_out_and_nothing_is_lost(link: str) -> N
     assert has_line(result, "hang up") and result.operations["ok"] == sum(result.operations.values())
 
 
+@pytest.mark.parametrize("link", ["all -> all", "all <-> others"])
+def test_a_link_between_all_is_each_link_that_there_is(link: str) -> None:
+    result = run(f"  - {{at: 2s, cut: {link}, for: 3s}}\n")
+    assert has_line(result, "3.", "fenced") or has_line(result, "4.", "fenced"), result.story
+    assert not result.violations
+
+
 @pytest.mark.slow
 def test_a_slow_processor_falls_behind_and_catches_up() -> None:
     result = run("  - {at: 2s, slow_cpu: follower(t/0), by: 900ms, for: 3s}\n")
