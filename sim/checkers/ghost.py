@@ -168,14 +168,18 @@ class PartitionGhost:
         return image
 
     def held_end(self, image: Image) -> int:
-        """Returns the offset (exclusive) up to which a replica holds what was committed.
-
-        It is compared from the greatest start of a log on that it reaches: no leader compares what is before its start.
-        """
-        end = max(image.chain.end, image.cut_end)
-        start = max(image.log_start, *(each for each in self.log_starts if each <= end), 0)
+        """Returns the offset (exclusive) up to which a replica holds what was committed."""
+        start = self.compared_since(image)
         # A cut inside a batch drops all of it, and the log goes on at the cut.
         return start if start >= image.chain.end else image.chain.agreed_end(self.truth, start)
+
+    def compared_since(self, image: Image) -> int:
+        """Returns the offset from which on a replica's log is compared: the greatest start of a log that it reaches.
+
+        No leader compares what is before its start, so a follower may keep what differs there.
+        """
+        end = max(image.chain.end, image.cut_end)
+        return max(image.log_start, *(each for each in self.log_starts if each <= end), 0)
 
     def may_forget(self, before: int, offset: int) -> bool:
         """Whether the leader that appends at `offset` may not know the producer of the record at `before` any more.

@@ -108,12 +108,13 @@ class CompactedPartition:
         excused: Collection[Mark] = (),
         *,
         is_just_compacted: bool = False,
+        since: int = 0,
     ) -> str | None:
         """Returns what is wrong with the broker's log, read to its end, or None; `told` as for `whole`.
 
-        The batches in `excused` were committed and may be lost. Remembers what compaction has removed from the log.
-        Whether what was removed is replaced by committed records is known only where it `is_just_compacted`: later ones
-        may be lost, as by an unclean election.
+        The batches in `excused` were committed and may be lost; what is below `since` may be missing. Remembers what
+        compaction has removed from the log. Whether what was removed is replaced by committed records is known only
+        where it `is_just_compacted`: later ones may be lost, as by an unclean election.
         """
         if reader.unsound:
             return reader.unsound
@@ -135,7 +136,7 @@ class CompactedPartition:
         removed = self._removed[broker] = frozenset(before).difference(left)
         end = reader.places[-1].mark.next_offset if reader.places else start
         for offset, record in before.items():
-            is_missing = offset not in left and last_of_key[record.key] == offset
+            is_missing = offset not in left and last_of_key[record.key] == offset >= since
             if is_missing and not (
                 self._is_superseded(record.key, end, told) or self._was_superseded(record, excused)
             ):

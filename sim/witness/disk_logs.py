@@ -188,7 +188,8 @@ class DiskLogs:
     def judge_compaction(self, broker: int, partition: str, *, is_just_compacted: bool = False) -> None:
         """Report a violation if compaction dropped a record of this replica that must stay; ignores other logs.
 
-        Of a disk that lied about a sync or was replaced nothing is reported: it may have lost a compacted segment. The
+        What is below the start of a leader's log may differ: a cut inside a batch there leaves a hole. Of a disk that
+        lied about a sync or was replaced nothing is reported: it may have lost a compacted segment. The
         same holds where the partition is judged no further.
         """
         compacted = self._compacted.get(partition)
@@ -197,6 +198,7 @@ class DiskLogs:
         reader = self._new_reader(broker, partition)
         reader.read_all()
         ghost = self._jury.ghost.partition(partition)
+        image = ghost.image(broker)
         what = compacted.judge(
             broker,
             reader,
@@ -204,8 +206,8 @@ class DiskLogs:
             self._told(broker, partition),
             ghost.excused,
             is_just_compacted=is_just_compacted,
+            since=ghost.compared_since(image),
         )
-        image = ghost.image(broker)
         if what is not None and not (image.damage or image.cache_damage or ghost.unjudged):
             self._jury.report("compaction", f"{partition}: broker {broker}: {what}")
         if image.leads:

@@ -85,6 +85,13 @@ def test_the_last_value_of_a_key_must_stay() -> None:
     replica = Replica(APPENDED[0], APPENDED[2])
     what = replica.partition.judge(1, replica.reader, 0)
     assert what == "the last value of key b'a', at offset 2, was deleted"
+    assert replica.partition.judge(1, replica.reader, 0, since=2) == what
+
+
+def test_what_is_below_the_start_of_a_leaders_log_may_be_missing() -> None:
+    """A cut there that is inside a batch drops all of it, and the log goes on at the cut."""
+    replica = Replica(APPENDED[0], APPENDED[2])
+    assert replica.partition.judge(1, replica.reader, 0, since=3) is None
 
 
 def test_a_committed_value_is_replaced_by_a_committed_one() -> None:
