@@ -7,15 +7,25 @@ import struct
 
 import pytest
 
-from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch
+from storage.batch import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    Compression,
+    Record,
+    RecordBatch,
+    TimestampType,
+    build_batch,
+)
 from storage.batch.legacy.builder import build_message, build_message_set
 from storage.cleaner.chunks import SourceReader
 from storage.cleaner.filter import LastRecord, Retention
+from storage.cleaner.keys import read_keys
 from storage.cleaner.plan import Source
 from storage.cleaner.rebuild import empty_batch
 from storage.cleaner.transactions import CleanedTransactions
 from storage.codec.crc32c import crc32c
-from storage.errors import StorageError
+from storage.codec.varint import encode_varint
+from storage.errors import InvalidRecord, StorageError
 from storage.index.transaction_index import AbortedTransaction
 from tests.storage.cleaner.compacted_logs import CleanedLog
 from tests.storage.cleaner.filters import filter_of, filtered, record
@@ -269,3 +279,18 @@ def test_cl14_the_batch_that_ends_the_round_stays_without_a_producer_and_without
     (kept,) = filtered(filter_of([b"k"], end=1), data)
     assert (kept.last_offset, kept.record_count, kept.size_bytes) == (0, 0, 61)
     assert filtered(filter_of([b"k"], end=2), data) == []
+
+
+@pytest.mark.parametrize(
+    "after_key",
+    [b"\x81\x01" + bytes(64) + b"\x00", b"\x02x\x02", b"\x02x\x01", b"\x02x\x02\x02", b"\x02x"],
+    ids=["null value with 64 bytes", "missing header", "count below 0", "header cut", "no headers"],
+)
+def test_cl18_a_record_with_a_value_or_headers_that_do_not_fit_it_has_no_key(after_key: bytes) -> None:
+    """`after_key` is what follows the key: the value with its size, then the headers with their count."""
+    body = bytes(3) + b"\x02k" + after_key
+    records = encode_varint(len(body)) + body
+    header = build_batch([Record(0, NOW_MS, b"k", b"x")])[:HEADER_SIZE]
+    size_field = struct.pack(">i", HEADER_SIZE - LOG_OVERHEAD + len(records))
+    with pytest.raises(InvalidRecord):
+        read_keys(view(header[:8] + size_field + header[12:] + records))

@@ -188,3 +188,17 @@ def test_cl10_a_step_of_a_round_plans_few_segments() -> None:
         work()
     assert 0 < most <= PLANNED_IN_STEP
     assert compaction.end_offset == log.log.local.segments.active.base_offset
+
+
+def test_cl23_the_snapshot_of_a_segment_that_a_split_took_away_is_deleted_with_it() -> None:
+    log = CleanedLog(replace(COMPACTED, segment_bytes=100_000))
+    log.put(1, producer_id=5)
+    log.roll()
+    # A broker before 1.1 wrote such batches. There is none whose offset fits the segment at 1.
+    log.log.local.segments.active.records.append(batch(2**31 + 5))
+    log.log.local.update_log_end(2**31 + 6)
+    log.roll()
+    assert log.log.producers.snapshots.offsets == [1, 2**31 + 6]
+    log.log.compactions.split_overflowed(1, NOW_MS)
+    assert log.log.local.segments.base_offsets == [0, 2**31 + 5, 2**31 + 6]
+    assert log.log.producers.snapshots.offsets == [2**31 + 6]

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from storage.batch import Record, build_batch
-from storage.cleaner.plan import Source, group_segments
+from storage.cleaner.offset_map import SLOT_BYTES
+from storage.cleaner.plan import CleanerConfig, Source, group_segments
 from storage.disk.filesystem import read_file
 from tests.storage.cleaner.compacted_logs import (
     COMPACTED,
@@ -330,3 +331,24 @@ def test_cl28_a_truncation_lowers_a_checkpoint_and_neither_raises_nor_makes_one(
         directory.manager.truncate_checkpoint(("t", 0), offset)
         directory.manager.truncate_checkpoint(("u", 0), offset)
         assert directory.stored() == {("t", 0): expected}
+
+
+@pytest.mark.parametrize(
+    ("slice_bytes", "calls"), [(1, 22), (70, 22), (71, 12), (140, 12), (141, 8), (700, 4), (701, 2)]
+)
+def test_a_slice_of_a_round_ends_with_the_read_that_reaches_its_limit(slice_bytes: int, calls: int) -> None:
+    """Each of the two walks reads ten batches of 70 bytes, one at a time; the last call of a walk finds its end."""
+    log = CleanedLog()
+    log.put_each(*range(10))
+    log.roll()
+    assert {each.size_bytes for each in log.batches()} == {70}
+    config = CleanerConfig(
+        dedupe_buffer_bytes=100 * SLOT_BYTES,
+        io_buffer_bytes=70,
+        max_io_buffer_bytes=70,
+        slice_bytes=slice_bytes,
+    )
+    offsets = log.log.compactions.cleanable_offsets(None, NOW_MS)
+    works = log.log.compactions.prepare(offsets, config, NOW_MS)
+    assert sum(1 for work in works if work() is None) == calls
+    assert log.keys() == list(range(10))

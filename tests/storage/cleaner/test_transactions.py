@@ -297,6 +297,17 @@ def test_cl22_transactions_that_end_below_the_log_start_are_not_looked_for() -> 
     assert log.aborted() == []
 
 
+def test_cl22_a_transaction_whose_marker_is_the_first_record_left_is_looked_for() -> None:
+    log = CleanedLog()
+    log.in_transaction(1, 1)
+    log.abort(1)
+    log.put(2)
+    log.roll()
+    log.log.marks.maybe_increment_log_start_offset(1)
+    log.clean(1)
+    assert [entry[1:3] for entry in log.aborted()] == [(0, 1)]
+
+
 # Producers
 
 

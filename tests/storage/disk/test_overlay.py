@@ -161,3 +161,14 @@ def test_the_time_of_a_copied_file_is_that_of_the_file_below_until_it_is_set() -
     before = below.stat(B).modified_ms
     overlay.set_modified(B, 55)
     assert (overlay.stat(B).modified_ms, below.stat(B).modified_ms) == (55, before)
+
+
+def test_a_closed_file_stays_closed_when_another_writer_has_copied_it() -> None:
+    _, fs = overlaid()
+    file = fs.open(A, OpenMode.WRITE)
+    file.close()
+    write(fs, A, 0, b"x")
+    for call in (file.size, file.sync, lambda: file.read_at(0, 1), lambda: file.append(b"y")):
+        with pytest.raises((OSError, ValueError)):
+            call()
+    assert read_file(fs, A) == b"x123456789"

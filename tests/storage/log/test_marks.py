@@ -166,6 +166,8 @@ def test_rd2_only_the_offset_is_known_of_an_offset_outside_the_log() -> None:
     log.marks.maybe_increment_log_start_offset(4)
     log.retention.delete_old(NOW_MS)
     assert log.marks._maybe_resolve(5) == LogOffsetMetadata(5, 4, SIZE)
+    assert log.reads.place_of(4) == LogOffsetMetadata(4, 4, 0)
+    assert log.reads.place_of(6) == log.local.log_end
     for outside in (3, 7):
         assert log.marks._maybe_resolve(outside) == LogOffsetMetadata(outside)
         with pytest.raises(OffsetOutOfRange):

@@ -41,11 +41,25 @@ def test_ro1_rolls_by_time_of_the_records() -> None:
 
 
 @pytest.mark.covers("UnifiedLogTest.testTimeBasedLogRollDuringAppend")
-def test_ro1_rolls_by_the_clock_where_records_have_no_time_but_never_an_empty_segment() -> None:
+@pytest.mark.parametrize("in_slices", [False, True])
+def test_ro1_rolls_by_the_clock_where_records_have_no_time(in_slices: bool) -> None:
     log = open_log(new_file_system(), LogConfig(segment_ms=1000, segment_index_bytes=1200))
-    for now_ms in (NOW_MS + 5000, NOW_MS + 5000, NOW_MS + 6001):
+    # The log was opened at NOW_MS.
+    for now_ms in (NOW_MS + 900, NOW_MS + 1000, NOW_MS + 1001, NOW_MS + 2001, NOW_MS + 2002):
+        if in_slices:
+            validation = log.appends.validation(produced(timestamp=-1), now_ms)
+            validation.run()
+            log.appends.validated_as_leader(validation, leader_epoch=0, now_ms=now_ms)
+        else:
+            log.append_as_leader(produced(timestamp=-1), leader_epoch=0, now_ms=now_ms)
+    assert bases(log) == [0, 2, 4]
+
+
+def test_ro1_an_empty_segment_never_rolls_for_its_age() -> None:
+    log = open_log(new_file_system(), LogConfig(segment_ms=1000, segment_index_bytes=1200))
+    for now_ms in (NOW_MS + 5000, NOW_MS + 5000):
         log.append_as_leader(produced(timestamp=-1), leader_epoch=0, now_ms=now_ms)
-    assert bases(log) == [0, 1, 2]
+    assert bases(log) == [0, 1]
 
 
 def test_ro1_rolls_when_the_index_is_full() -> None:
@@ -87,6 +101,9 @@ def test_ro2_below_the_active_base_is_refused() -> None:
     assert bases(log) == [0, 10] and log.log_end_offset == 0
     with pytest.raises(StorageError):
         log.flushes.roll(5, now_ms=NOW_MS)
+    # Nothing has changed, and the log goes on.
+    log.append_as_follower(batch(10), leader_epoch=0, now_ms=NOW_MS)
+    assert bases(log) == [0, 10] and read_offsets(log, 10) == [10]
 
 
 def test_ro2_a_roll_above_a_gap_is_judged_by_the_offset_that_is_expected() -> None:

@@ -29,8 +29,8 @@ def send(log: PartitionLog, sequence: int, *, producer_id: int = 7, producer_epo
     return log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
 
 
-def offsets_of_retries(log: PartitionLog, sequences: range) -> list[int]:
-    retries = [send(log, sequence) for sequence in sequences]
+def offsets_of_retries(log: PartitionLog, sequences: range, *, producer_id: int = 7) -> list[int]:
+    retries = [send(log, sequence, producer_id=producer_id) for sequence in sequences]
     assert all(retry.is_duplicate for retry in retries)
     return [retry.first_offset for retry in retries]
 
@@ -153,6 +153,9 @@ def test_the_look_back_is_bounded() -> None:
     assert send(log, 1).is_duplicate
     with pytest.raises(OutOfOrderSequence):
         send(log, 0)
+    # As far as it goes it finds batches, although it does not begin at the start of the segment.
+    end = 2 * RECALLED_ENTRIES
+    assert offsets_of_retries(log, range(end - 5, end), producer_id=8) == list(range(end - 3, end + 2))
 
 
 def test_a_damaged_index_stops_no_start() -> None:

@@ -15,6 +15,8 @@ from tests.storage.producers.producer_logs import (
     snapshots,
 )
 
+DAY_MS = 86_400_000
+
 
 @pytest.mark.covers("UnifiedLogTest.testProducerIdMapTruncateTo")
 def test_ps16_a_truncation_deletes_the_snapshots_after_it() -> None:
@@ -28,6 +30,16 @@ def test_ps16_a_truncation_deletes_the_snapshots_after_it() -> None:
         log.truncate_to(offset, now_ms=NOW_MS)
         assert (snapshots(file_system), log.producers.map_end_offset) == (expected, offset)
         assert last_sequences(log) == ({1: offset - 1} if offset else {})
+
+
+def test_ps13_a_truncation_loads_no_producer_that_has_expired_by_then() -> None:
+    log = open_log(new_file_system(), ROOMY)
+    send(log, timestamp=NOW_MS)
+    send(log, pid=2, timestamp=NOW_MS + 1)
+    log.producers.take_snapshot()
+    append_each(log, 1)
+    log.truncate_to(2, now_ms=NOW_MS + DAY_MS)
+    assert last_sequences(log) == {2: 0}
 
 
 @pytest.mark.covers("UnifiedLogTest.testProducerIdMapTruncateToWithNoSnapshots")

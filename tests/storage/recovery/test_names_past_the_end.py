@@ -1,6 +1,10 @@
-"""Files named by an offset past 2^63-1, which no log has. Kafka does not start on them (NumberFormatException)."""
+"""Files named by an offset past 2^63-1, or below 0, which no log has. Kafka does not start on the former
+(NumberFormatException).
+"""
 
 from __future__ import annotations
+
+import pytest
 
 from storage.disk.filesystem import join, read_file
 from storage.inspection.dump.dump import DumpOptions, DumpStatus, dump_files
@@ -11,10 +15,11 @@ from tests.storage.recovery.stopped_logs import poke, reopen, stopped
 _NAME = f"{2**63:020d}"
 
 
-def test_ll10_a_log_named_past_the_last_offset_is_no_segment_and_stays() -> None:
+@pytest.mark.parametrize("offset", [2**63, -1, -2])
+def test_ll10_a_log_named_by_an_offset_that_no_log_has_is_no_segment_and_stays(offset: int) -> None:
     file_system = new_file_system()
     stopped(file_system)
-    foreign = join(DIRECTORY, f"{_NAME}.log")
+    foreign = join(DIRECTORY, f"{offset:020d}.log")
     poke(file_system, foreign, 0, batch(0))
     log, cuts = reopen(file_system)
     assert cuts == [] and log.log_end_offset == 12

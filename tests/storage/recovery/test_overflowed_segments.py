@@ -9,7 +9,17 @@ import pytest
 
 from storage.config import LogConfig
 from storage.disk.filesystem import join
-from tests.storage.logs import DIRECTORY, SIZE, append_each, batch, new_file_system, open_log, read_offsets
+from tests.storage.logs import (
+    DIRECTORY,
+    NOW_MS,
+    SIZE,
+    append_each,
+    batch,
+    new_file_system,
+    open_log,
+    produced,
+    read_offsets,
+)
 from tests.storage.recovery.stopped_logs import batches, file_of, poke, raw_segment, reopen
 
 FAR = 2**31
@@ -53,6 +63,18 @@ def test_ll12_a_split_forgets_the_snapshot_of_a_base_offset_that_no_segment_has_
     assert f"{0:020d}.snapshot" not in file_system.list(DIRECTORY)
 
 
+def test_ro1_the_age_of_an_active_segment_that_a_split_made_counts_from_the_start() -> None:
+    """Its records have no timestamps, so the clock decides when it rolls."""
+    file_system = new_file_system()
+    raw_segment(file_system, 0, batch(0, timestamp=-1) + batch(FAR, timestamp=-1))
+    config = LogConfig(segment_ms=1000, segment_index_bytes=1200)
+    log = open_log(file_system, config)
+    assert log.local.segments.base_offsets == [0, FAR]
+    for now_ms in (NOW_MS + 1000, NOW_MS + 1001):
+        log.append_as_leader(produced(timestamp=-1), leader_epoch=0, now_ms=now_ms)
+    assert log.local.segments.base_offsets == [0, FAR, FAR + 2]
+
+
 def ended_by_garbage(position: int) -> bytes:
     """Return offsets 0 to 2, then at byte `position` a sound batch at an offset of garbage."""
     # Two lengths take a byte more.
@@ -84,11 +106,15 @@ def test_ll12_where_no_sector_ends_in_the_offset_it_cannot_be_torn_and_the_segme
     assert log.local.segments.base_offsets == [0, 0x3F52_0000_0000_001C] and cuts == []
 
 
-def test_ll12_before_the_last_segment_nothing_is_torn_and_an_overflow_is_split() -> None:
+@pytest.mark.parametrize(("with_index", "recovery_point"), [(True, 0), (False, 0), (False, 4)])
+def test_ll12_before_the_last_segment_nothing_is_torn_and_an_overflow_is_split(
+    with_index: bool, recovery_point: int
+) -> None:
+    """Without its index the segment is looked at while the later ones are not open yet, flushed or not."""
     file_system = new_file_system()
-    raw_segment(file_system, 0, ended_by_garbage(505))
+    raw_segment(file_system, 0, ended_by_garbage(505), with_index=with_index)
     raw_segment(file_system, 3, batches(3, 4))
-    log, cuts = reopen(file_system)
+    log, cuts = reopen(file_system, recovery_point=recovery_point)
     assert log.local.segments.base_offsets == [0, 3, 0x3F52_0000_0000_001C] and cuts == []
 
 

@@ -317,6 +317,23 @@ class TestWalk:
         assert found is not None and found.offset == 7
         assert sum(read) <= 8 * storage.segment.file_records.FIRST_BLOCK_BYTES
 
+    @pytest.mark.parametrize(("with_bodies", "calls"), [(True, 3), (False, 5)])
+    def test_fr8_a_walk_reads_many_batches_with_one_call(
+        self, monkeypatch: pytest.MonkeyPatch, with_bodies: bool, calls: int
+    ) -> None:
+        """A walk that needs the bodies reads blocks that double; one over headers reads short blocks only."""
+        records = holding(b"".join(batch_of(offset) for offset in range(1000)))
+        read: list[int] = []
+        read_at = records._file.read_at
+
+        def noting(position: int, size: int) -> bytes:
+            read.append(size)
+            return read_at(position, size)
+
+        monkeypatch.setattr(records._file, "read_at", noting)
+        assert len(list(records._frames(0, records.size_bytes, with_bodies=with_bodies))) == 1000
+        assert len(read) == calls, read
+
 
 class TestWholeFile:
     def test_fr16_last_batch_is_found_by_walking_all(self) -> None:

@@ -122,6 +122,11 @@ def test_fr11_a_batch_below_61_bytes_is_unsound_whatever_its_checksum_says() -> 
         struct.pack_into(">qiib", data, 0, 0, size_bytes - 12, 0, 2)
         struct.pack_into(">I", data, 17, crc32c(data[21:]))
         assert not RecordBatch(data, 0, size_bytes).is_valid()
+        # After a sound one, too, and with more after it.
+        walk = new_records(batch(0) + bytes(data) + batch(1))[2].scan_headers()
+        assert next(walk)[3][0] == 0
+        with pytest.raises(CorruptBatch, match=f"byte {len(batch(0))}"):
+            next(walk)
 
 
 def test_fr11_a_header_alone_is_sound() -> None:
@@ -132,6 +137,13 @@ def test_fr11_a_header_alone_is_sound() -> None:
     found = RecordBatch(data, 0, HEADER_SIZE)
     found.check_valid()
     assert [header[0] for *_, header in new_records(bytes(data))[2].scan_headers()] == [0]
+
+
+def test_fr10_the_walk_over_headers_says_where_in_its_buffer_each_batch_begins() -> None:
+    parts = [smallest_message(0), batch(1), batch(2, 3), smallest_message(5), smallest_message(6)]
+    walk = new_records(b"".join(parts))[2].scan_headers()
+    found = [bytes(buffer[at : at + len(part)]) for (buffer, at, _, _), part in zip(walk, parts, strict=True)]
+    assert found == parts
 
 
 def test_fr11_a_message_of_14_bytes_is_sound_and_a_shorter_one_is_not() -> None:

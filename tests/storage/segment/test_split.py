@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sim.disk.life import Life
 from storage.codec.buffer import Buffer
 from storage.config import INT_MAX
 from storage.disk.filesystem import OpenMode, join, read_file
@@ -20,6 +21,7 @@ from tests.storage.logs import (
     NOW_MS,
     SIZE,
     batch,
+    durable_file_system,
     new_disk,
     new_file_system,
     offsets_in,
@@ -177,3 +179,15 @@ def test_ll27_leftovers_of_an_earlier_attempt_are_not_taken_over() -> None:
     first.append(0, batch(0))
     first.close_handlers()
     assert create_cleaned_segment(file_system, DIRECTORY, 0, CONFIG, NOW_MS).size_bytes == 0
+
+
+def test_ll27_a_split_is_whole_on_the_disk_before_the_old_segment_is_deleted() -> None:
+    disk = new_disk()
+    file_system = durable_file_system(disk)
+    segments = split(file_system, overflowed(file_system, [0, 5, BEYOND, BEYOND + 7]))
+    paths = [path for each in segments for path in (each.path, each.offset_index_path, each.time_index_path)]
+    before = [read_file(file_system, path) for path in paths]
+    assert all(before), dict(zip(paths, before, strict=True))
+    disk.lose_power("none")
+    after = disk.file_system(Life())
+    assert [read_file(after, path) for path in paths] == before
