@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+from itertools import product
+
 import pytest
 
+from sim.disk.life import Life
+from storage.batch.legacy.builder import build_message
 from storage.disk.filesystem import read_file
+from storage.errors import StorageError
 from storage.leader_epochs import LeaderEpochCache
 from tests.storage.epochs import PATH, A, cache_of, file_content
-from tests.storage.logs import DIRECTORY, append_each, new_epochs, new_file_system, open_log
+from tests.storage.logs import (
+    DIRECTORY,
+    NOW_MS,
+    append_each,
+    batch,
+    disk_and_log,
+    new_epochs,
+    new_file_system,
+    open_log,
+)
 from tests.storage.producers.producers import new_disk
 
 THREE_LINES = b"0\n3\n2 6\n3 8\n4 11\n"
@@ -132,3 +147,33 @@ def test_ep12_what_recovery_notes_waits_for_the_flush() -> None:
     assert cache.is_dirty and file_content(cache) == THREE_LINES
     cache.flush()
     assert not cache.is_dirty and file_content(cache) == THREE_LINES.replace(b"3\n", b"4\n", 1) + b"9 20\n"
+
+
+@pytest.mark.parametrize("kinds", list(product((5, 6, None), repeat=3)))
+def test_ap9_a_fetched_set_notes_the_same_epochs_as_its_batches_one_by_one(
+    kinds: tuple[int | None, ...],
+) -> None:
+    """Each batch is of an epoch, or without one because it is of magic 1; a lower epoch after a higher one is none."""
+    parts = [
+        build_message(offset, magic=1, timestamp=NOW_MS, key=None, value=b"v")
+        if epoch is None
+        else batch(offset, epoch=epoch)
+        for offset, epoch in enumerate(kinds)
+    ]
+    together, apart = open_log(new_file_system()), open_log(new_file_system())
+    together.append_as_follower(b"".join(parts), leader_epoch=6, now_ms=NOW_MS)
+    for part in parts:
+        apart.append_as_follower(part, leader_epoch=6, now_ms=NOW_MS)
+    assert together.epochs.entries == apart.epochs.entries
+    assert together.log_end_offset == apart.log_end_offset == 3
+
+
+def test_ep12_a_full_truncation_that_fails_in_the_log_leaves_the_epochs_in_their_file() -> None:
+    disk, log = disk_and_log()
+    append_each(log, 2, epoch=0)
+    append_each(log, 1, epoch=4)
+    disk.fail(1, errno.EIO, path_suffix=".log")
+    with pytest.raises(StorageError):
+        log.truncation.truncate_fully_and_start_at(10, now_ms=NOW_MS)
+    disk.disarm()
+    assert new_epochs(disk.file_system(Life())).entries == [(0, 0), (4, 2)]

@@ -18,6 +18,7 @@ from storage.batch import (
     iterate_batches,
 )
 from storage.batch.control_records import encode_end_transaction_marker
+from storage.batch.format import LOG_APPEND_TIME_FLAG
 from storage.batch.legacy.builder import (
     MessageSetBuilder,
     MessageSetFields,
@@ -194,6 +195,9 @@ class TestTimestamps:
         assert {batch.max_timestamp for batch in batches} == {told}
         kind = TimestampType.LOG_APPEND if magic else TimestampType.NO
         assert {batch.timestamp_type for batch in batches} == {kind}
+        # Magic 0 has no bit for it.
+        flag = LOG_APPEND_TIME_FLAG if magic else 0
+        assert {batch.attributes & LOG_APPEND_TIME_FLAG for batch in batches} == {flag}
 
     def test_bb2_base_timestamp_is_the_first_records_and_not_the_least(self) -> None:
         (batch,) = built([Record(0, 50, None, None), Record(1, 20, None, None), Record(2, 70, None, None)], 2)

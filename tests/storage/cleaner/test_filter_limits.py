@@ -16,6 +16,7 @@ from storage.batch import (
     TimestampType,
     build_batch,
 )
+from storage.batch.format import ATTRIBUTES_AT
 from storage.batch.legacy.builder import build_message, build_message_set
 from storage.cleaner.chunks import SourceReader
 from storage.cleaner.filter import LastRecord, Retention
@@ -281,16 +282,31 @@ def test_cl14_the_batch_that_ends_the_round_stays_without_a_producer_and_without
     assert filtered(filter_of([b"k"], end=2), data) == []
 
 
+def of_one_record(after_key: bytes, after_record: bytes = b"") -> RecordBatch:
+    """`after_key` is what follows the key: the value with its size, then the headers with their count."""
+    body = bytes(3) + b"\x02k" + after_key
+    records = encode_varint(len(body)) + body + after_record
+    header = build_batch([Record(0, NOW_MS, b"k", b"x")])[:HEADER_SIZE]
+    size_field = struct.pack(">i", HEADER_SIZE - LOG_OVERHEAD + len(records))
+    return view(header[:8] + size_field + header[12:] + records)
+
+
 @pytest.mark.parametrize(
     "after_key",
     [b"\x81\x01" + bytes(64) + b"\x00", b"\x02x\x02", b"\x02x\x01", b"\x02x\x02\x02", b"\x02x"],
     ids=["null value with 64 bytes", "missing header", "count below 0", "header cut", "no headers"],
 )
 def test_cl18_a_record_with_a_value_or_headers_that_do_not_fit_it_has_no_key(after_key: bytes) -> None:
-    """`after_key` is what follows the key: the value with its size, then the headers with their count."""
-    body = bytes(3) + b"\x02k" + after_key
-    records = encode_varint(len(body)) + body
-    header = build_batch([Record(0, NOW_MS, b"k", b"x")])[:HEADER_SIZE]
-    size_field = struct.pack(">i", HEADER_SIZE - LOG_OVERHEAD + len(records))
     with pytest.raises(InvalidRecord):
-        read_keys(view(header[:8] + size_field + header[12:] + records))
+        read_keys(of_one_record(after_key))
+
+
+def test_cl18_keys_are_read_of_all_bytes_of_a_batch_or_of_none() -> None:
+    assert read_keys(of_one_record(b"\x02x\x00")) == [(0, b"k", True)]
+    with pytest.raises(InvalidRecord):
+        read_keys(of_one_record(b"\x02x\x00", after_record=b"\x00"))
+    # The bytes of a record are none of the codec that the attributes name.
+    odd = bytearray(of_one_record(b"\x02x\x00").buffer)
+    odd[ATTRIBUTES_AT + 1] = Compression.GZIP
+    with pytest.raises(InvalidRecord):
+        read_keys(view(bytes(odd)))

@@ -158,6 +158,17 @@ def test_cl5_the_earliest_first_time_of_a_dirty_segment_decides(
     assert filth.compaction_delay_ms == delay_ms
 
 
+def test_cl5_a_dirty_segment_without_records_has_no_first_time() -> None:
+    log = CleanedLog(replace(COMPACTED, max_compaction_lag_ms=100))
+    log.log.flushes.roll(5, now_ms=NOW_MS)
+    log.log.append_as_follower(batch(5, timestamp=NOW_MS), leader_epoch=0, now_ms=NOW_MS)
+    log.log.marks.update_high_watermark(6)
+    log.roll()
+    offsets = log.log.compactions.cleanable_offsets(0, NOW_MS)
+    assert log.log.local.segments.base_offsets == [0, 5, 6]
+    assert log.log.compactions.log_to_clean(offsets, NOW_MS + 130).compaction_delay_ms == 30
+
+
 # The map
 
 

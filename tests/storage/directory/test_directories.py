@@ -284,11 +284,17 @@ def test_each_directory_has_the_checkpoints_of_its_own_logs() -> None:
         log = logs.create("t", partition, directory=directory)
         append_each(log, 50 + partition)
         log.flushes.flush()
+        log.marks.update_high_watermark(40 + partition)
+        log.marks.maybe_increment_log_start_offset(20 + partition)
     logs.checkpoint()
     file_system = disk.file_system(Life())
-    name = "recovery-point-offset-checkpoint"
-    assert read_file(file_system, join("one", name)) == b"0\n1\nt 0 50\n"
-    assert read_file(file_system, join("two", name)) == b"0\n1\nt 1 51\n"
+    for name, first_offset in (
+        ("recovery-point-offset-checkpoint", 50),
+        ("replication-offset-checkpoint", 40),
+        ("log-start-offset-checkpoint", 20),
+    ):
+        assert read_file(file_system, join("one", name)) == b"0\n1\nt 0 %d\n" % first_offset
+        assert read_file(file_system, join("two", name)) == b"0\n1\nt 1 %d\n" % (first_offset + 1)
 
 
 def test_a_directory_that_cannot_write_its_checkpoints_goes_offline() -> None:

@@ -73,6 +73,7 @@ class FileSystemContract:
             lambda: file.append(b"x"),
             lambda: file.truncate(2),
             lambda: file.set_length(9),
+            lambda: file.set_length(0),
         ]
         for call in calls:
             with pytest.raises(OSError) as raised:
@@ -207,8 +208,9 @@ class FileSystemContract:
 
     def test_set_length_below_zero_raises(self, fs: FileSystem, directory: str) -> None:
         file = fs.open(self.path(directory), OpenMode.CREATE)
-        with pytest.raises(OSError):
+        with pytest.raises(OSError) as raised:
             file.set_length(-1)
+        assert raised.value.errno == errno.EINVAL
         file.close()
 
     # Maps.

@@ -63,6 +63,19 @@ def test_a_handle_that_is_used_often_stays_open() -> None:
         assert held(fs, [often, each]) == ["often", str(each.path)]
 
 
+def test_an_index_that_is_looked_up_often_stays_mapped() -> None:
+    fs = limited(20)
+    often, *others = [OffsetIndex(fs, f"{number}.index", 0, max_index_size=800) for number in range(4)]
+    for index in (often, *others):
+        index.append(5, 50)
+    fs.handles.make_room(20)
+    for index in others:
+        assert often.lookup(9) == index.lookup(9) == (5, 50)
+        index.is_used = False
+        assert fs.handles.make_room(1) == 1
+        assert often in fs.handles and index not in fs.handles
+
+
 def test_the_handle_that_is_opened_now_stays_open_whatever_the_limit_is() -> None:
     fs = limited(1)
     files = opened(fs, "a", "b")

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from sim.disk.life import Life
+from storage.batch import Record, build_batch
+from storage.cleaner.plan import CleanerConfig
 from storage.disk.filesystem import join
+from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import StorageError
+from storage.log import PartitionLog
+from tests.storage.cleaner.compacted_logs import COMPACTED
 from tests.storage.directory.directories import DIRECTORY, started
+from tests.storage.log.appends import PRODUCER_ID, end_transaction
 from tests.storage.logs import NOW_MS, append_each, new_disk, new_file_system, open_log
 
 
@@ -87,3 +96,30 @@ def test_ls15_a_close_that_fails_takes_the_log_offline_and_closes_the_other_segm
     for segment in segments:
         with pytest.raises(OSError, match="Bad file descriptor"):
             segment.records._file.size()
+
+
+@pytest.mark.parametrize("end", [PartitionLog.close, PartitionLog.close_handles, PartitionLog.delete])
+def test_ls15_a_log_that_has_ended_holds_no_open_file(
+    tmp_path: Path, end: Callable[[PartitionLog], object]
+) -> None:
+    """Segments, their three indexes, epochs, snapshots and the files that a cut, a round and a look-up opened."""
+    before = len(os.listdir("/dev/fd"))
+    file_system = OsFileSystem()
+    log = PartitionLog.open(file_system, str(tmp_path / "t-0"), COMPACTED, clean=False, now_ms=NOW_MS)
+    for key in range(2):
+        records = [Record(0, NOW_MS, b"key", b"%d" % key)]
+        data = build_batch(
+            records, producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=key, is_transactional=True
+        )
+        log.append_as_leader(data, leader_epoch=key, now_ms=NOW_MS)
+        end_transaction(log, is_commit=False)
+        log.flushes.roll(now_ms=NOW_MS)
+    log.truncate_to(3, now_ms=NOW_MS)
+    log.marks.update_high_watermark(3)
+    offsets = log.compactions.cleanable_offsets(None, NOW_MS)
+    for work in log.compactions.prepare(offsets, CleanerConfig(dedupe_buffer_bytes=4096), NOW_MS):
+        work()
+    assert log.reads.offset_for_timestamp(NOW_MS) is not None and log.read(0, max_size=1).records
+    assert len(os.listdir("/dev/fd")) > before
+    end(log)
+    assert len(os.listdir("/dev/fd")) == before

@@ -122,13 +122,15 @@ def test_ro2_an_empty_segment_whose_restart_finds_no_descriptor_keeps_its_files(
 
 
 def test_ls1_an_index_that_finds_no_descriptor_misses_the_entry(log: PartitionLog) -> None:
-    """The bytes are written by then, so the append must not fail."""
+    """The bytes are written by then, so the append must not fail; a cut looks for the timestamp in the records."""
     active = log.local.segments.active
     before = active.offset_index.entries, active.time_index.entries
     latest = TimestampOffset(NOW_MS + 1, 60)
+    assert active.unseen_from(60) is None
     with descriptors_left(0):
         active.indexes.append(60, active.size_bytes, latest)
         assert (active.offset_index.entries, active.time_index.entries) == before
+    assert active.unseen_from(60) is not None
     active.indexes.append(60, active.size_bytes, latest)
     assert active.offset_index.last_offset == 60
     assert active.time_index.last_entry == latest

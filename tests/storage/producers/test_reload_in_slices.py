@@ -7,10 +7,11 @@ import pytest
 from sim.disk.handles import SimFileSystem
 from storage.disk.filesystem import OpenMode
 from storage.log import PartitionLog
+from storage.producers.reload import ProducerReload
 from storage.producers.snapshot import read_content, snapshot_name
 from tests.storage.log.appends import end_transaction
 from tests.storage.logs import DIRECTORY, NOW_MS, ROOMY, new_file_system, open_log
-from tests.storage.producers.producer_logs import last_sequences, send, snapshots
+from tests.storage.producers.producer_logs import last_sequences, remove_snapshots, segmented, send, snapshots
 from tests.storage.producers.reloads import prepare_all, state_of
 
 SLICE = 3
@@ -213,3 +214,28 @@ def test_rt12_a_log_that_is_emptied_forgets_the_truncation_that_was_prepared() -
     prepare_all(log, 11)
     log.truncation.truncate_fully_and_start_at(3, now_ms=NOW_MS)
     assert not log.truncation.is_preparing
+
+
+@pytest.mark.parametrize(("batches_a_slice", "ends"), [(51, [1, 2, 3, 4, 5, 6, 7]), (52, [2, 4, 6, 7])])
+def test_ps24_a_slice_ends_after_few_segments_however_few_batches_they_have(
+    batches_a_slice: int, ends: list[int]
+) -> None:
+    """To begin a segment counts as 50 batches. Each segment has one batch here."""
+    file_system = new_file_system()
+    log = segmented(file_system, 8)
+    remove_snapshots(file_system)
+    log.producers.snapshots.reload()
+    reload = ProducerReload(
+        log.producers,
+        log.local.segments,
+        log_start_offset=0,
+        offset=7,
+        log_end_offset=8,
+        batches_a_slice=batches_a_slice,
+    )
+    reload.advance(NOW_MS)
+    found = []
+    while not reload.is_done:
+        reload.advance(NOW_MS)
+        found.append(reload.state.map_end_offset)
+    assert found == ends

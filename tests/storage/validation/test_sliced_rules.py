@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.batch import Compression, RecordBatch, TimestampType
+from storage.batch import Compression, RecordBatch, TimestampType, iterate_batches
 from storage.batch.legacy.builder import build_message_set
 from storage.batch.record import Record
 from storage.codec.crc32c import crc32c
@@ -15,7 +15,7 @@ from storage.errors import InvalidRecord, RecordTooLarge, StorageError, Validati
 from storage.validation.rules import ValidationRules
 from storage.validation.sliced import SlicedValidation
 from storage.validation.work import StepWork
-from tests.storage.logs import NOW_MS, ROOMY, epochs, new_file_system, open_log
+from tests.storage.logs import NOW_MS, ROOMY, epochs, new_file_system, open_log, produced
 from tests.storage.validation.test_sliced import at_once, framed, in_slices, payload_of
 
 LARGE: tuple[int, int | None, int] = (200_000, 3, 1)
@@ -176,3 +176,12 @@ def test_ap16_a_set_whose_slices_ended_is_refused_by_a_log_that_went_offline_mea
     with pytest.raises(StorageError, match="is offline"):
         log.appends.validated_as_leader(validation, leader_epoch=4, now_ms=NOW_MS)
     assert (log.log_end_offset, log.local.segments.size_bytes) == (0, 0)
+
+
+def test_lv11_a_set_that_was_checked_in_slices_has_the_time_of_its_checks_as_log_append_time() -> None:
+    log = open_log(new_file_system(), replace(ROOMY, message_timestamp_type="LogAppendTime"))
+    validation = log.appends.validation(produced(), NOW_MS + 7)
+    validation.run()
+    log.appends.validated_as_leader(validation, leader_epoch=0, now_ms=NOW_MS + 9)
+    (stored,) = iterate_batches(log.read(0, max_size=1).records)
+    assert stored.max_timestamp == NOW_MS + 7
