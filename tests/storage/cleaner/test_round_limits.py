@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from storage.batch import Record, build_batch
+from storage.batch import Compression, Record, build_batch
 from storage.cleaner.offset_map import SLOT_BYTES
 from storage.cleaner.plan import CleanerConfig, Source, group_segments
 from storage.disk.filesystem import read_file
@@ -344,22 +344,38 @@ def test_cl28_a_truncation_lowers_a_checkpoint_and_neither_raises_nor_makes_one(
         assert directory.stored() == {("t", 0): expected}
 
 
+def calls_of_a_round(log: CleanedLog, slice_bytes: int) -> int:
+    """Run a round that reads one batch at a time. Returns the number of its calls."""
+    log.roll()
+    (size_bytes,) = {each.size_bytes for each in log.batches()}
+    config = CleanerConfig(
+        dedupe_buffer_bytes=100 * SLOT_BYTES,
+        io_buffer_bytes=size_bytes,
+        max_io_buffer_bytes=size_bytes,
+        slice_bytes=slice_bytes,
+    )
+    offsets = log.log.compactions.cleanable_offsets(None, NOW_MS)
+    return sum(1 for work in log.log.compactions.prepare(offsets, config, NOW_MS) if work() is None)
+
+
 @pytest.mark.parametrize(
     ("slice_bytes", "calls"), [(1, 22), (70, 22), (71, 12), (140, 12), (141, 8), (700, 4), (701, 2)]
 )
 def test_a_slice_of_a_round_ends_with_the_read_that_reaches_its_limit(slice_bytes: int, calls: int) -> None:
-    """Each of the two walks reads ten batches of 70 bytes, one at a time; the last call of a walk finds its end."""
+    """Each of the two walks reads ten batches of 70 bytes; the last call of a walk finds its end."""
     log = CleanedLog()
     log.put_each(*range(10))
-    log.roll()
-    assert {each.size_bytes for each in log.batches()} == {70}
-    config = CleanerConfig(
-        dedupe_buffer_bytes=100 * SLOT_BYTES,
-        io_buffer_bytes=70,
-        max_io_buffer_bytes=70,
-        slice_bytes=slice_bytes,
-    )
-    offsets = log.log.compactions.cleanable_offsets(None, NOW_MS)
-    works = log.log.compactions.prepare(offsets, config, NOW_MS)
-    assert sum(1 for work in works if work() is None) == calls
+    assert calls_of_a_round(log, slice_bytes) == calls
     assert log.keys() == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("slice_bytes", "calls"), [(8000, 10), (8001, 6), (16_000, 6), (32_000, 4), (32_001, 2)]
+)
+def test_a_record_counts_as_eight_bytes_of_a_slice_at_least(slice_bytes: int, calls: int) -> None:
+    """Each of the two walks reads four batches of 1000 records, which take far fewer bytes compressed."""
+    log = CleanedLog(replace(COMPACTED, segment_bytes=100_000))
+    records = [Record(offset, NOW_MS, b"key", b"v") for offset in range(1000)]
+    for _ in range(4):
+        log.append(build_batch(records, compression=Compression.GZIP))
+    assert calls_of_a_round(log, slice_bytes) == calls
