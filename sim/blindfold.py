@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 from cluster.core.client.config import OffsetReset
@@ -10,6 +11,7 @@ from cluster.core.client.effects import ConsumerEffect
 from cluster.core.connection.codec import OutOfBounds
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Observe, Send
+from cluster.core.events import Event
 from cluster.core.messages import ResponseBody, TopicPartition
 from sim.cluster import ClusterWatcher
 from sim.hosts.node import Node
@@ -43,6 +45,10 @@ class Blindfold:
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
         if not self.is_on:
             self._watcher.on_observes(shell, observes)
+
+    def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
+        if not self.is_on:
+            self._watcher.on_step(shell, events, effects)
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         if not self.is_on:

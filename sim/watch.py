@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import final
 
 from cluster.core.broker.broker import Broker
@@ -10,6 +11,7 @@ from cluster.core.client.consumer import Start
 from cluster.core.client.effects import ConsumerEffect
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Observe, Send
+from cluster.core.events import Event
 from cluster.core.messages import (
     CONTROLLER_ID,
     AlterPartitionRequest,
@@ -29,6 +31,7 @@ from sim.hosts.node import Node
 from sim.hosts.shell import Shell
 from sim.story import Chronicle
 from sim.witness.lag import LagWitness
+from sim.witness.leaders import LeaderWitness
 from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
 from sim.world.packets import Exchange
@@ -50,6 +53,7 @@ class Watch:
         self._jury = witness.jury
         self._lives = PresentLives(witness.jury)
         self._proposals = Proposals(witness.jury)
+        self._leaders = LeaderWitness(witness.jury)
         self._positions = ConsumerPositions(witness.jury)
         self._reported_excuses = 0
 
@@ -87,6 +91,9 @@ class Watch:
             offsets = f"offsets {excuse.start} to {until}"
             self._chronicle.tell(f"EXCUSED {excuse.partition}: {offsets} may be lost: {excuse.reason}")
         self._reported_excuses = len(excuses)
+
+    def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
+        self._leaders.on_step(shell, events, effects)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives an answer of a node or client as it leaves."""
@@ -166,6 +173,7 @@ class Watch:
             self._metadata.on_controller_died()
             self._witness.controller.on_died()
         self._proposals.on_end(shell.node_id)
+        self._leaders.on_end(shell.node_id)
         if shell.node_id != CONTROLLER_ID and in_order:
             self._witness.on_stopped(shell.node_id)
         if shell.node_id != CONTROLLER_ID and not in_order:

@@ -84,6 +84,9 @@ class Watcher(Protocol):
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
         """Receives all observations of one step, before its other effects are carried out."""
 
+    def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
+        """Receives what a core took in one step, and its effects, before they are carried out."""
+
     def on_failure(self, shell: Shell, error: Exception) -> None:
         """Receives an error that a core raised; no core may raise."""
 
@@ -342,13 +345,13 @@ class Shell:
             self.trace.event(now_us, self.name, *_describe(event, origin, self.network))
             if type(origin) is Exchange:
                 origin.asked_us = now_us
-        life_number = self.life_number
+        life_number, events = self.life_number, [event for event, _ in turn]
         try:
             if len(turn) == 1:
-                effects = core.step(self.clock.now_ms(), turn[0][0])
+                effects = core.step(self.clock.now_ms(), events[0])
             else:
                 assert takes_many(core), self.name
-                effects = core.steps(self.clock.now_ms(), [event for event, _ in turn])
+                effects = core.steps(self.clock.now_ms(), events)
         except Exception as error:
             self._fail(error)
             return
@@ -360,6 +363,7 @@ class Shell:
         self._busy_until_us = now_us + cost_us
         if cost_us > LONG_STEP_US:
             self.still_until_us = self._busy_until_us
+        self._watcher.on_step(self, events, effects)
         self.perform(effects)
         if self.life_number == life_number:
             self._listener.end_turn()

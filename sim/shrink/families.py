@@ -27,7 +27,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "elections", "isr-members", "partition-changes", "one-leader", "roles", "epochs-rise", "fencing",
-            "one-proposal", "proposal-outcomes",
+            "one-proposal", "proposal-outcomes", "follower-progress", "high-watermark-due",
         }
     ),
     # Something that should have happened by now.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 from cluster.core.client.config import OffsetReset
@@ -10,6 +10,7 @@ from cluster.core.client.consumer import Start
 from cluster.core.client.effects import ConsumerEffect
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Observe, Send
+from cluster.core.events import Event
 from cluster.core.messages import CONTROLLER_ID, ResponseBody, TopicPartition
 from sim.checkers.ghost import Ghost
 from sim.cluster import ClusterWatcher
@@ -55,6 +56,9 @@ class WatchedPoints:
                 is_clean = dict(observe.fields)["clean"]
                 self._reached.note("clean-start" if is_clean else "unclean-start")
         self._watcher.on_observes(shell, observes)
+
+    def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
+        self._watcher.on_step(shell, events, effects)
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         self._watcher.on_sent(shell, effect, target)

@@ -133,6 +133,9 @@ class Onlooker:
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
         self.observed += [observe.kind for observe in observes]
 
+    def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
+        return
+
     def on_failure(self, shell: Shell, error: Exception) -> None:
         self.failures.append(error)
 

@@ -1,0 +1,224 @@
+"""A second account of what each leader knows of its followers, and of the high watermark that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+from sim.checkers.base import Jury
+
+# Before any time: the follower has never been caught up, or not since the controller removed it.
+NEVER_MS = -(1 << 62)
+
+
+class Progress(NamedTuple):
+    """What a leader knows of a follower: the end of its log, when it was caught up last, and the life that fetched.
+
+    The end is -1 before the first fetch in a leader epoch.
+    """
+
+    log_end_offset: int
+    caught_up_ms: int
+    broker_epoch: int
+
+
+class LeaderState(NamedTuple):
+    """The state of a leader of one epoch at the end of a step, as values."""
+
+    leader_epoch: int
+    partition_epoch: int
+    committed: frozenset[int]
+    # Those of the proposal that has no outcome: who is to join, who is to leave.
+    joiners: frozenset[int]
+    leavers: frozenset[int]
+    followers: Mapping[int, Progress]
+    log_end_offset: int
+    # The log end that the leader counts for itself: where a flush is promised, what is flushed.
+    own_end_offset: int
+    high_watermark: int
+    min_insync_replicas: int
+    lag_time_max_ms: int
+    # The broker epochs of the active followers.
+    active: Mapping[int, int]
+
+
+class CountedFetch(NamedTuple):
+    """A follower's fetch that the leader has neither refused nor found to diverge."""
+
+    broker: int
+    fetch_offset: int
+    broker_epoch: int
+
+
+class StepSeen(NamedTuple):
+    """What a step did to a partition that its broker leads, beside the fetches."""
+
+    now_ms: int
+    fetches: Sequence[CountedFetch] = ()
+    # Whether the step began the leader epoch.
+    is_new: bool = False
+    # Whether the step took more than one request, so that the order of appends and fetches is not known.
+    is_mixed: bool = False
+    has_appended: bool = False
+    # Whether the controller refused the joiner of the proposal because it may not join.
+    refused_joiner: bool = False
+
+
+@final
+@dataclass(slots=True)
+class Follower:
+    """The account of one follower: its progress, and what the leader knew at its fetch before."""
+
+    progress: Progress
+    fetched_ms: int = NEVER_MS
+    leader_end: int = 0
+    # Whether that end may be one of the same step, from before or after an append.
+    is_unsure: bool = False
+
+
+@final
+class LeaderAccount:
+    """The account of one leader epoch of one broker."""
+
+    __slots__ = ("followers", "state")
+
+    def __init__(self, state: LeaderState) -> None:
+        self.state = state
+        self.followers = {broker: Follower(progress) for broker, progress in state.followers.items()}
+
+    def count(self, fetch: CountedFetch, step: StepSeen, state: LeaderState) -> bool:
+        """Counts a fetch: caught up now, or at the fetch before, or neither (ISR-1). Returns whether the end rose."""
+        known, leader_end = self.followers[fetch.broker], state.log_end_offset
+        before = known.progress
+        assert fetch.fetch_offset >= 0, fetch
+        caught_up_ms = before.caught_up_ms
+        if step.is_mixed or (known.is_unsure and fetch.fetch_offset < leader_end):
+            # An append before a fetch or after it decides whether the follower is caught up.
+            caught_up_ms = state.followers[fetch.broker].caught_up_ms
+        elif fetch.fetch_offset >= leader_end:
+            caught_up_ms = max(caught_up_ms, step.now_ms)
+        elif fetch.fetch_offset >= known.leader_end:
+            caught_up_ms = max(caught_up_ms, known.fetched_ms)
+        known.progress = Progress(fetch.fetch_offset, caught_up_ms, fetch.broker_epoch)
+        known.fetched_ms, known.leader_end, known.is_unsure = step.now_ms, leader_end, step.is_mixed
+        return fetch.fetch_offset > before.log_end_offset
+
+    def forget_caught_up(self, brokers: frozenset[int]) -> None:
+        """Notes that the controller does not have these in the ISR: only another fetch makes them caught up again."""
+        for broker in sorted(brokers):
+            known = self.followers.get(broker)
+            if known is not None:
+                known.progress = known.progress._replace(caught_up_ms=NEVER_MS)
+
+    def waits_for(self, broker: int, state: LeaderState, now_ms: int) -> bool:
+        """Returns whether the high watermark waits for the follower: a member, or who is about to join (HWM-1)."""
+        if broker in state.committed or broker in state.joiners:
+            return True
+        known = self.followers[broker].progress
+        is_at_end = known.log_end_offset == state.log_end_offset
+        is_caught_up = is_at_end or now_ms - known.caught_up_ms <= state.lag_time_max_ms
+        return is_caught_up and state.active.get(broker, -1) == known.broker_epoch
+
+    def due(self, state: LeaderState, now_ms: int) -> int:
+        """Returns the high watermark that the leader may have by now; it may be below the one that it has."""
+        if len(state.committed) < min(state.min_insync_replicas, len(self.followers) + 1):
+            return 0
+        waited_for = [each for each in self.followers if self.waits_for(each, state, now_ms)]
+        ends = [self.followers[each].progress.log_end_offset for each in waited_for]
+        return min([state.own_end_offset, *ends])
+
+
+@final
+class FollowerProgress:
+    """Judges what leaders know of their followers by the fetches that they answered, and how high they commit.
+
+    A leader epoch begins without any progress (ISR-8). A fetch counts if it is neither refused nor found to diverge
+    (LED-6); a member that the controller removed without being asked is not caught up before another fetch. A step
+    that lets the high watermark rise lets it rise as far as the members and those about to join allow (HWM-1, HWM-5).
+    """
+
+    name = "follower-progress"
+    due_name = "high-watermark-due"
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        # By broker, life and partition, with the object that the broker leads by: a new one is another epoch's.
+        self._accounts: dict[tuple[int, int, str], tuple[object, LeaderAccount]] = {}
+
+    def on_follows(self, key: tuple[int, int, str]) -> None:
+        """Receives that a broker does not lead the partition; `key` is the broker, its life and the partition."""
+        self._accounts.pop(key, None)
+
+    def on_end(self, broker: int) -> None:
+        """Forget the lives of the broker that have ended."""
+        self._accounts = {key: each for key, each in self._accounts.items() if key[0] != broker}
+
+    def on_step(self, key: tuple[int, int, str], leader: object, state: LeaderState, step: StepSeen) -> None:
+        """Receives the state of a leader at the end of a step that may have changed it."""
+        token, account = self._accounts.get(key, (None, None))
+        if account is None or token is not leader or account.state.leader_epoch != state.leader_epoch:
+            if step.is_new:
+                self._judge_new(key, state)
+            self._accounts[key] = (leader, LeaderAccount(state))
+            return
+        may_rise = self._follow(account, state, step)
+        self._compare(key, account, state)
+        if may_rise or step.has_appended:
+            self._judge_due(key, account, state, step.now_ms)
+        account.state = state
+
+    def _judge_new(self, key: tuple[int, int, str], state: LeaderState) -> None:
+        for broker, progress in state.followers.items():
+            if progress.log_end_offset >= 0:
+                what = f"begins with broker {broker} at {progress.log_end_offset}, before its first fetch"
+                self._report(self.name, key, state, what)
+
+    def _follow(self, account: LeaderAccount, state: LeaderState, step: StepSeen) -> bool:
+        """Brings the account up to date. Returns whether the high watermark may rise by it."""
+        before = account.state
+        self._follow_replicas(account, state)
+        if state.partition_epoch != before.partition_epoch:
+            account.forget_caught_up(before.committed - state.committed - before.leavers)
+        elif step.refused_joiner:
+            account.forget_caught_up(before.joiners - state.joiners)
+        rose = [
+            account.count(fetch, step, state) for fetch in step.fetches if fetch.broker in account.followers
+        ]
+        has_flushed = state.own_end_offset > before.own_end_offset
+        return any(rose) or has_flushed or state.partition_epoch != before.partition_epoch
+
+    def _follow_replicas(self, account: LeaderAccount, state: LeaderState) -> None:
+        """Takes over the assigned replicas: nothing is known of new ones."""
+        known = account.followers
+        account.followers = {
+            broker: known.get(broker) or Follower(progress) for broker, progress in state.followers.items()
+        }
+
+    def _compare(self, key: tuple[int, int, str], account: LeaderAccount, state: LeaderState) -> None:
+        for broker, progress in state.followers.items():
+            known = account.followers[broker]
+            if progress != known.progress:
+                due = f"by its fetches and the ISR it is {_text(known.progress)}"
+                what = f"has {_text(progress)} of broker {broker}; {due}"
+                self._report(self.name, key, state, what)
+            known.progress = progress
+
+    def _judge_due(
+        self, key: tuple[int, int, str], account: LeaderAccount, state: LeaderState, now_ms: int
+    ) -> None:
+        due = account.due(state, now_ms)
+        if state.high_watermark < due:
+            ends = {broker: each.log_end_offset for broker, each in state.followers.items()}
+            what = (
+                f"has high watermark {state.high_watermark} and may have {due}; its followers are at {ends}"
+            )
+            self._report(self.due_name, key, state, what)
+
+    def _report(self, name: str, key: tuple[int, int, str], state: LeaderState, what: str) -> None:
+        self._jury.report(name, f"{key[2]}: leader {key[0]} of epoch {state.leader_epoch} {what}")
+
+
+def _text(progress: Progress) -> str:
+    caught_up = "never" if progress.caught_up_ms == NEVER_MS else f"at {progress.caught_up_ms} ms"
+    return f"end {progress.log_end_offset} of life {progress.broker_epoch}, caught up {caught_up}"

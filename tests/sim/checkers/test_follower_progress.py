@@ -1,0 +1,161 @@
+"""A leader knows of its followers what their fetches said, and commits as much as that allows (LED-6, HWM-1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.checkers.base import Jury
+from sim.checkers.follower_progress import (
+    NEVER_MS,
+    CountedFetch,
+    FollowerProgress,
+    LeaderState,
+    Progress,
+    StepSeen,
+)
+from sim.checkers.ghost import Ghost
+
+KEY = (1, 1, "t-0")
+LEADER = object()
+NOBODY: frozenset[int] = frozenset()
+UNHEARD = Progress(-1, 0, -1)
+AT_4 = Progress(4, 10, 7)
+
+# Broker 1 leads epoch 3 with the members 2 and 3; its log ends at 4.
+BEGIN = LeaderState(
+    leader_epoch=3, partition_epoch=5, committed=frozenset([1, 2, 3]), joiners=NOBODY, leavers=NOBODY,
+    followers={2: UNHEARD, 3: UNHEARD}, log_end_offset=4, own_end_offset=4, high_watermark=0,
+    min_insync_replicas=2, lag_time_max_ms=1_000, active={2: 7, 3: 7},
+)  # fmt: skip
+BOTH_AT_4 = BEGIN._replace(followers={2: AT_4, 3: AT_4}, high_watermark=4)
+BEGUN = (BEGIN, StepSeen(0, is_new=True))
+BOTH_FETCHED = (BOTH_AT_4, StepSeen(10, [CountedFetch(2, 4, 7), CountedFetch(3, 4, 7)]))
+
+Story = list[tuple[LeaderState, StepSeen]]
+
+
+def broken(story: Story) -> list[str]:
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    progress = FollowerProgress(jury)
+    for state, step in story:
+        progress.on_step(KEY, LEADER, state, step)
+    return [violation.checker for violation in jury.violations]
+
+
+# The controller has removed 3 without being asked; the state of 3 is what the leader then knows of it.
+def without_3(progress: Progress) -> LeaderState:
+    return BOTH_AT_4._replace(
+        partition_epoch=6, committed=frozenset([1, 2]), followers={2: AT_4, 3: progress}
+    )
+
+
+LEFT = AT_4._replace(caught_up_ms=NEVER_MS)
+PROPOSED = BOTH_AT_4._replace(leavers=frozenset([3]))
+# The log is longer, and 3 asks to join.
+JOINING = without_3(LEFT)._replace(joiners=frozenset([3]))
+WITHOUT_2_AT_6 = BOTH_AT_4._replace(
+    partition_epoch=6, committed=frozenset([1, 3]), followers={2: LEFT, 3: Progress(6, 20, 7)},
+    log_end_offset=6, own_end_offset=6,
+)  # fmt: skip
+
+PASSES: dict[str, Story] = {
+    "the members fetch": [BEGUN, BOTH_FETCHED],
+    "a member that did not ask to leave is not caught up": [
+        BEGUN, BOTH_FETCHED, (without_3(LEFT), StepSeen(20)),
+    ],
+    "one that the leader proposed to remove is not forgotten": [
+        BEGUN, BOTH_FETCHED, (PROPOSED, StepSeen(15)), (without_3(AT_4), StepSeen(20)),
+    ],
+    "a joiner that was refused is not caught up": [
+        BEGUN, BOTH_FETCHED, (without_3(LEFT), StepSeen(20)),
+        (JOINING._replace(followers={2: AT_4, 3: AT_4._replace(caught_up_ms=21)}),
+         StepSeen(21, [CountedFetch(3, 4, 7)])),
+        (without_3(LEFT), StepSeen(22, refused_joiner=True)),
+    ],
+    "a follower outside holds back nothing once it is not active": [
+        BEGUN, BOTH_FETCHED,
+        (WITHOUT_2_AT_6._replace(high_watermark=6, active={3: 7}), StepSeen(20, [CountedFetch(3, 6, 7)])),
+    ],
+    "below min.insync.replicas nothing is committed": [
+        BEGUN,
+        (BEGIN._replace(partition_epoch=6, committed=frozenset([1]), followers={
+            2: Progress(-1, NEVER_MS, -1), 3: Progress(-1, NEVER_MS, -1)}), StepSeen(20)),
+    ],
+    "it is not known whether an append came before the fetch": [
+        BEGUN,
+        (BEGIN._replace(followers={2: Progress(4, 0, 7), 3: UNHEARD}, log_end_offset=5, own_end_offset=5),
+         StepSeen(10, [CountedFetch(2, 4, 7)], is_mixed=True, has_appended=True)),
+    ],
+    "nor at the fetch after that, which reaches the end of one of both": [
+        BEGUN,
+        (BEGIN._replace(followers={2: Progress(4, 0, 7), 3: UNHEARD}, log_end_offset=6, own_end_offset=6),
+         StepSeen(10, [CountedFetch(2, 4, 7)], is_mixed=True, has_appended=True)),
+        (BEGIN._replace(followers={2: Progress(5, 10, 7), 3: UNHEARD}, log_end_offset=6, own_end_offset=6),
+         StepSeen(20, [CountedFetch(2, 5, 7)])),
+    ],
+    "another leader epoch knows nothing": [
+        BEGUN, BOTH_FETCHED, (BEGIN._replace(leader_epoch=4), StepSeen(30, is_new=True)),
+    ],
+}  # fmt: skip
+
+FAILS: dict[str, tuple[str, Story]] = {
+    "a fetch that was refused has counted": (
+        "follower-progress", [BEGUN, (BEGIN._replace(followers={2: AT_4, 3: UNHEARD}), StepSeen(10))],
+    ),
+    "a fetch has not counted": ("follower-progress", [BEGUN, (BEGIN, StepSeen(10, [CountedFetch(2, 4, 7)]))]),
+    "a fetch below the end makes caught up": (
+        "follower-progress",
+        [BEGUN, (BEGIN._replace(followers={2: Progress(3, 10, 7), 3: UNHEARD}),
+                 StepSeen(10, [CountedFetch(2, 3, 7)]))],
+    ),
+    "a member that was removed stays caught up": (
+        "follower-progress", [BEGUN, BOTH_FETCHED, (without_3(AT_4), StepSeen(20))],
+    ),
+    "a joiner that was refused stays caught up": (
+        "follower-progress",
+        [BEGUN, BOTH_FETCHED, (JOINING, StepSeen(15)), (without_3(AT_4), StepSeen(20, refused_joiner=True))],
+    ),
+    "a leader epoch begins with what was known before": (
+        "follower-progress",
+        [BEGUN, BOTH_FETCHED, (BOTH_AT_4._replace(leader_epoch=4), StepSeen(30, is_new=True))],
+    ),
+    "the high watermark does not rise with a fetch": (
+        "high-watermark-due", [BEGUN, (BOTH_AT_4._replace(high_watermark=3), BOTH_FETCHED[1])],
+    ),
+    "the high watermark does not rise with a flush": (
+        "high-watermark-due",
+        [BEGUN, (BOTH_AT_4._replace(own_end_offset=3, high_watermark=3), BOTH_FETCHED[1]),
+         (BOTH_AT_4._replace(high_watermark=3), StepSeen(20))],
+    ),
+    "the high watermark does not rise with a smaller ISR": (
+        "high-watermark-due",
+        [BEGUN,
+         (BEGIN._replace(followers={2: AT_4, 3: UNHEARD}), StepSeen(10, [CountedFetch(2, 4, 7)])),
+         (BEGIN._replace(partition_epoch=6, committed=frozenset([1, 2]), followers={
+             2: AT_4, 3: Progress(-1, NEVER_MS, -1)}), StepSeen(20))],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_story_that_must_pass(name: str) -> None:
+    assert broken(PASSES[name]) == []
+
+
+@pytest.mark.parametrize("name", FAILS)
+def test_story_that_must_fail(name: str) -> None:
+    checker, story = FAILS[name]
+    assert set(broken(story)) == {checker}
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_what_a_broker_knew_as_leader_ends_with_its_lead_and_its_life(is_over: bool) -> None:
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    progress = FollowerProgress(jury)
+    progress.on_step(KEY, LEADER, *BEGUN)
+    if is_over:
+        progress.on_end(1)
+    else:
+        progress.on_follows(KEY)
+    progress.on_step(KEY, LEADER, BOTH_AT_4, StepSeen(20))
+    assert not jury.violations
