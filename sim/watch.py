@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import final
 
 from cluster.core.broker.broker import Broker
 from cluster.core.client.config import OffsetReset
-from cluster.core.client.consumer import Start
+from cluster.core.client.consumer import ConsumerCore, Start
 from cluster.core.client.effects import ConsumerEffect
+from cluster.core.client.producer import ProducerCore
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Observe, Send
 from cluster.core.events import Event
@@ -21,6 +23,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from sim.checkers.calls import Calls
+from sim.checkers.client_sends import ClientSends
 from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.ghost import NO_END
 from sim.checkers.parked_fetches import ParkedFetches
@@ -55,6 +58,7 @@ class Watch:
         self._proposals = Proposals(witness.jury)
         self._leaders = LeaderWitness(witness.jury)
         self._positions = ConsumerPositions(witness.jury)
+        self._sends = ClientSends(witness.jury)
         self._reported_excuses = 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
@@ -94,6 +98,9 @@ class Watch:
 
     def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
         self._leaders.on_step(shell, events, effects)
+        if isinstance(shell.core, ProducerCore | ConsumerCore):
+            retry_ms = shell.clock.now_ms() + shell.core.config.retry_backoff_ms
+            self._sends.on_step((shell.name, shell.life_number), events, retry_ms)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives an answer of a node or client as it leaves."""
@@ -120,6 +127,11 @@ class Watch:
         """Receives a call as it leaves a core."""
         self._calls.on_sent(shell, effect, target)
         self._positions.on_sent(shell.name, effect.call, effect.body)
+        if isinstance(shell.core, ProducerCore | ConsumerCore):
+            client, known_epoch = (shell.name, shell.life_number), partial(_known_epoch, shell.core)
+            self._sends.on_sent(client, effect.call, effect.body, shell.clock.now_ms(), known_epoch)
+        if isinstance(effect.body, FetchRequest) and effect.body.replica_id >= 0:
+            self._witness.flushes.on_sent(shell, effect.body)
         if isinstance(effect.body, AlterPartitionRequest):
             life = (shell.node_id, shell.life_number)
             waits_for = _maximal_isr(shell.core, effect.body.topic_partition)
@@ -141,6 +153,7 @@ class Watch:
 
     def on_sought(self, shell: Shell, topic_partition: TopicPartition, start: Start) -> None:
         self._positions.on_sought(shell.name, topic_partition, start if isinstance(start, int) else None)
+        self._sends.on_sought((shell.name, shell.life_number), topic_partition)
 
     def on_told(self, shell: Shell, effect: ConsumerEffect) -> None:
         self._positions.on_told(shell.name, effect)
@@ -180,6 +193,11 @@ class Watch:
             damage = shell.damage if isinstance(shell, Node) else ""
             self._witness.on_died(shell.node_id, lost_power=lost_power, damage=damage)
             self._report_excuses()
+
+
+def _known_epoch(core: ProducerCore | ConsumerCore, topic_partition: TopicPartition) -> int:
+    leader = core.metadata.cache.leader(topic_partition)
+    return -1 if leader is None else leader.leader_epoch
 
 
 def _maximal_isr(core: object, topic_partition: TopicPartition) -> tuple[int, ...]:

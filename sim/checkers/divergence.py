@@ -7,7 +7,7 @@ from typing import final
 
 from sim.checkers.base import Checker, Judge
 from sim.checkers.ghost import PartitionGhost
-from sim.checkers.sightings import DivergenceJudged
+from sim.checkers.sightings import DivergenceJudged, OutOfRange
 
 
 @final
@@ -16,13 +16,14 @@ class DivergenceIsTold(Checker):
 
     They part where its log lacks the last epoch that was read, or ends that epoch below the fetch offset. The leader
     may have appended since it answered, and retention may have deleted its oldest epochs. So an answer is not judged by
-    an end that can still grow, nor by epochs before the first one that is left.
+    an end that can still grow, nor by epochs before the first one that is left. Out of range is only what its log has
+    not, or what was read in an epoch above all that it knows.
     """
 
     name = "divergence-answers"
 
     def judges(self) -> Mapping[type, Judge]:
-        return {DivergenceJudged: self._on_judged}
+        return {DivergenceJudged: self._on_judged, OutOfRange: self._on_out_of_range}
 
     def _on_judged(self, partition: PartitionGhost, sighting: DivergenceJudged) -> str | None:
         found, end_offset = _end_of(sighting)
@@ -43,6 +44,17 @@ class DivergenceIsTold(Checker):
             return None
         return (
             f"{who} and named epoch {epoch} up to {told_end}; it has epoch {found} up to {end_offset} (excl.)"
+        )
+
+    def _on_out_of_range(self, partition: PartitionGhost, sighting: OutOfRange) -> str | None:
+        offset, epoch = sighting.fetch_offset, sighting.last_fetched_epoch
+        is_unknown = epoch >= 0 and (not sighting.starts or epoch > sighting.starts[-1][0])
+        first, end = sighting.log_start_offset, sighting.log_end_offset
+        if is_unknown or not first <= offset <= end:
+            return None
+        return (
+            f"{partition.name}: leader {sighting.broker} refused offset {offset} after epoch {epoch} as out of range; "
+            f"it has offsets {first} to {end} (excl.)"
         )
 
 

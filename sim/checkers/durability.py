@@ -8,7 +8,7 @@ from typing import final
 from sim.checkers.base import Checker, Judge
 from sim.checkers.chain import Chain
 from sim.checkers.ghost import Ghost, PartitionGhost
-from sim.checkers.sightings import Died, Loaded, StoppedCleanly
+from sim.checkers.sightings import Died, FlushNoted, Loaded, StoppedCleanly
 
 
 @final
@@ -36,6 +36,28 @@ class RecoveryPointIsDurable(Checker):
                 f"has recovery point {sighting.recovery_point}"
             )
         return None
+
+
+@final
+class FlushedIsDurable(Checker):
+    """What a running follower takes as flushed would survive a power loss now: its leader counts on it (FL1 to FL4).
+
+    A disk that lied about a sync, or that was replaced, excuses the broker.
+    """
+
+    name = "flushed-durable"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {FlushNoted: self._on_noted}
+
+    def _on_noted(self, partition: PartitionGhost, sighting: FlushNoted) -> str | None:
+        image = partition.image(sighting.broker)
+        if image.damage or sighting.loses_from < 0 or sighting.recovery_point <= sighting.loses_from:
+            return None
+        return (
+            f"{partition.name}: broker {sighting.broker} takes its log as flushed up to {sighting.recovery_point}; "
+            f"its disk may lose the records from {sighting.loses_from} on"
+        )
 
 
 @final

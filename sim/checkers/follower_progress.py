@@ -61,6 +61,8 @@ class StepSeen(NamedTuple):
     # Whether the step took more than one request, so that the order of appends and fetches is not known.
     is_mixed: bool = False
     has_appended: bool = False
+    # Whether the step took the end of a job, which may be a flush.
+    is_job: bool = False
     # Whether the controller refused the joiner of the proposal because it may not join.
     refused_joiner: bool = False
 
@@ -185,7 +187,8 @@ class FollowerProgress:
         rose = [
             account.count(fetch, step, state) for fetch in step.fetches if fetch.broker in account.followers
         ]
-        has_flushed = state.own_end_offset > before.own_end_offset
+        # A roll flushes too, in the step of an append; that of a repeated batch is followed by the end of a flush.
+        has_flushed = step.is_job and state.own_end_offset > before.own_end_offset
         return any(rose) or has_flushed or state.partition_epoch != before.partition_epoch
 
     def _follow_replicas(self, account: LeaderAccount, state: LeaderState) -> None:

@@ -274,6 +274,19 @@ class DivergenceJudged(NamedTuple):
     log_end_offset: int
 
 
+class OutOfRange(NamedTuple):
+    """A leader's refusal of a fetch as out of range, with the marks that it states and the epochs that it knows."""
+
+    broker: int
+    partition: str
+    fetch_offset: int
+    # -1 if the fetch names none.
+    last_fetched_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    starts: EpochStarts
+
+
 class Died(NamedTuple):
     """The end of a broker's process by a crash or a power loss; `marks` is the sound prefix that its disk now holds."""
 
@@ -289,6 +302,18 @@ class Died(NamedTuple):
     recovery_point: int = -1
     # Compaction had removed all records from the end of `marks` up to here (exclusive); 0 if none.
     removed_end: int = 0
+
+
+class FlushNoted(NamedTuple):
+    """The end (exclusive) up to which a running follower takes its log as flushed, as it fetches on.
+
+    `loses_from` is the base offset of the first batch that a power loss may take now; -1 if there is none.
+    """
+
+    broker: int
+    partition: str
+    recovery_point: int
+    loses_from: int
 
 
 class StoppedCleanly(NamedTuple):
@@ -357,7 +382,9 @@ Sighting = (
     | OffsetLookedUp
     | Fetched
     | DivergenceJudged
+    | OutOfRange
     | Died
+    | FlushNoted
     | StoppedCleanly
     | Loaded
     | LogStarted

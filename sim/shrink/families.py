@@ -20,9 +20,14 @@ FAMILIES: tuple[frozenset[str], ...] = (
     # Records acknowledged too early, and what becomes of them.
     frozenset({"acknowledged-committed", "acknowledged-durable", "history"}),
     # Records twice, or in another order.
-    frozenset({"producer-sequences", "log-shape", "history", "client-history"}),
+    frozenset({"producer-sequences", "lone-first-batch", "log-shape", "history", "client-history"}),
     # A damaged log that a start takes as sound.
-    frozenset({"recovery", "recovery-point", "clean-stop", "log-shape", "replicas-agree", "index-entries"}),
+    frozenset(
+        {
+            "recovery", "recovery-point", "flushed-durable", "clean-stop", "log-shape", "replicas-agree",
+            "index-entries",
+        }
+    ),
     # Decisions of the controller, and who obeys them.
     frozenset(
         {

@@ -15,7 +15,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from sim.checkers.base import Jury
-from sim.checkers.sightings import DivergenceJudged, Fetched, FetchesWait
+from sim.checkers.sightings import DivergenceJudged, Fetched, FetchesWait, OutOfRange
 from sim.witness.topic_lives import TopicLives
 
 
@@ -40,6 +40,8 @@ class FetchWitness:
         """Show an answer as it leaves the node, each partition that was answered without an error."""
         for asked, answer in zip(request.partitions, body.partitions, strict=False):
             epoch, name = asked.current_leader_epoch, str(answer.topic_partition)
+            if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE and name in self._names:
+                self._look_at_range(node_id, core, asked, answer)
             if epoch < 0 or answer.error is not ErrorCode.NONE or not self._lives.is_present(node_id, name):
                 continue
             # Nearly all answers are of the epoch that was asked for, and there is nothing to judge then.
@@ -47,6 +49,26 @@ class FetchWitness:
                 self._jury.see(Fetched(node_id, name, request.replica_id, epoch, answer.leader_epoch))
             if asked.last_fetched_epoch >= 0 and name in self._names and isinstance(core, Broker):
                 self._look_at_divergence(node_id, core, asked, answer)
+
+    def _look_at_range(
+        self, node_id: int, core: object, asked: FetchPartition, answer: FetchPartitionResponse
+    ) -> None:
+        """Show a fetch that the leader of the partition as it exists refuses as out of range."""
+        replica = core.replicas().get(answer.topic_partition) if isinstance(core, Broker) else None
+        if replica is None or replica.leader is None or replica.leader_epoch != answer.leader_epoch:
+            return
+        if self._lives.is_present(node_id, replica.name):
+            self._jury.see(
+                OutOfRange(
+                    node_id,
+                    replica.name,
+                    asked.fetch_offset,
+                    asked.last_fetched_epoch,
+                    answer.log_start_offset,
+                    answer.log_end_offset,
+                    tuple([(entry.epoch, entry.start_offset) for entry in replica.log.epochs.entries]),
+                )
+            )
 
     def _look_at_divergence(
         self, node_id: int, core: Broker, asked: FetchPartition, answer: FetchPartitionResponse

@@ -8,7 +8,7 @@ from typing import final
 from cluster.core.broker.broker import Broker
 from cluster.core.effects import Observe, Reply
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Event, Request, Response
+from cluster.core.events import Event, JobDone, Request, Response
 from cluster.core.messages import (
     AlterPartitionResponse,
     FetchPartitionResponse,
@@ -72,6 +72,7 @@ class LeaderWitness:
                 is_new=_has(observes, "replica.became_leader", replica.name),
                 is_mixed=len(events) > len(fetches) > 0,
                 has_appended=_has(observes, "replica.appended", replica.name),
+                is_job=type(events[0]) is JobDone,
                 refused_joiner=_is_refusal(events, topic_partition),
             )
             self._progress.on_step(key, replica.leader, state, step)

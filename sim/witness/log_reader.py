@@ -290,6 +290,12 @@ class LogReader:
             self._durable_count += 1
         return self.places[self._durable_count - 1].mark.next_offset if self._durable_count else 0
 
+    def first_not_durable(self) -> int | None:
+        """Returns the base offset of the first batch that such a power loss takes; None if there is none."""
+        self.durable_end()
+        has_lost = self._durable_count < len(self.places)
+        return self.places[self._durable_count].mark.base_offset if has_lost else None
+
     def _compare_files(self) -> None:
         """Find the batches again that may not be durable, if a path of theirs names another file than before."""
         new = self.places[self._durable_count :]

@@ -47,6 +47,7 @@ from sim.disk import SimDisk
 from sim.witness.controller_log import ControllerLog
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.fetches import FetchWitness
+from sim.witness.flushes import FlushWitness
 from sim.witness.log_reader import WRONG_CHECKSUM, LogReader
 from sim.witness.producers import Producers, ProducerStates
 from sim.world.packets import Exchange
@@ -173,6 +174,7 @@ class Witness:
         self._leaders: dict[str, tuple[Member, int]] = {}
         self.lives = logs.lives
         self._fetches = FetchWitness(jury, self.lives, self._names)
+        self.flushes = FlushWitness(jury, logs, self._names)
         self.controller = ControllerLog(
             jury, controller_disk, directory, self._names, self._on_topic, fail_over
         )

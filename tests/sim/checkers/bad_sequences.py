@@ -17,11 +17,13 @@ from sim.checkers.sightings import (
     EpochsSeen,
     Fetched,
     FetchesWait,
+    FlushNoted,
     HighWatermark,
     IsrChanged,
     Loaded,
     LogStarted,
     OffsetLookedUp,
+    OutOfRange,
     PartitionState,
     Recorded,
     Served,
@@ -53,6 +55,10 @@ from tests.sim.checkers.stories import (
 )
 
 BAD: dict[str, tuple[str, list[Sighting]]] = {
+    "a follower takes as flushed what its disk may lose": (
+        "flushed-durable",
+        [*QUIET, FlushNoted(2, P, 5, 4)],
+    ),
     "a crash loses a record below the recovery point": (
         "recovery-point",
         [*QUIET, Died(2, P, True, marks(0, 3), recovery_point=4)],
@@ -338,6 +344,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "a fetch that waits after its leader epoch": (
         "waits-in-vain",
         [*QUIET, FetchesWait(1, P, 0, (0, 0)), FetchesWait(1, P, 1, (1, 0))],
+    ),
+    "a fetch that is refused as out of range, of an offset that the leader has": (
+        "divergence-answers",
+        [*QUIET, OutOfRange(1, P, 4, 1, 0, 5, ((0, 0), (2, 5)))],
     ),
     "a fetch of an epoch that its leader lacks, and no word of it": (
         "divergence-answers",

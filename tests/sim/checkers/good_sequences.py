@@ -15,10 +15,12 @@ from sim.checkers.sightings import (
     EpochsSeen,
     Fetched,
     FetchesWait,
+    FlushNoted,
     HighWatermark,
     IsrChanged,
     Loaded,
     LogStarted,
+    OutOfRange,
     PartitionState,
     Recorded,
     Served,
@@ -50,6 +52,11 @@ GOOD: dict[str, list[Sighting]] = {
     "a crash loses what is at the recovery point and after it": [
         *QUIET,
         Died(2, P, True, marks(0, 3), recovery_point=3),
+    ],
+    "a follower takes as flushed what its disk keeps": [
+        *QUIET,
+        FlushNoted(2, P, 4, 4),
+        FlushNoted(2, P, 5, -1),
     ],
     "a crash leaves nothing of a log that was cut behind what compaction had removed": [
         *QUIET,
@@ -267,6 +274,12 @@ GOOD: dict[str, list[Sighting]] = {
         # It has appended since it answered, or retention has deleted its first epochs.
         DivergenceJudged(1, P, 9, 2, (2, 8), ((0, 0), (2, 5)), 12),
         DivergenceJudged(1, P, 6, 1, (0, 5), ((2, 6),), 9),
+    ],
+    "a fetch that is refused because the leader has not its offset, or no epoch as late": [
+        *QUIET,
+        OutOfRange(1, P, 6, 0, 0, 5, ((0, 0),)),
+        OutOfRange(1, P, 2, -1, 3, 5, ((0, 0),)),
+        OutOfRange(1, P, 4, 1, 0, 5, ((0, 0),)),
     ],
     "fetches that wait in the present epoch": [*QUIET, FetchesWait(1, P, 0, (0, 0))],
     "an unclean election": [

@@ -93,6 +93,10 @@ PASSES: dict[str, Story] = {
         (BEGIN._replace(followers={2: Progress(5, 10, 7), 3: UNHEARD}, log_end_offset=6, own_end_offset=6),
          StepSeen(20, [CountedFetch(2, 5, 7)])),
     ],
+    "a roll for a batch that is a repetition flushes what another job is to flush": [
+        BEGUN, (BOTH_AT_4._replace(own_end_offset=3, high_watermark=3), BOTH_FETCHED[1]),
+        (BOTH_AT_4._replace(high_watermark=3), StepSeen(20)),
+    ],
     "another leader epoch knows nothing": [
         BEGUN, BOTH_FETCHED, (BEGIN._replace(leader_epoch=4), StepSeen(30, is_new=True)),
     ],
@@ -125,7 +129,7 @@ FAILS: dict[str, tuple[str, Story]] = {
     "the high watermark does not rise with a flush": (
         "high-watermark-due",
         [BEGUN, (BOTH_AT_4._replace(own_end_offset=3, high_watermark=3), BOTH_FETCHED[1]),
-         (BOTH_AT_4._replace(high_watermark=3), StepSeen(20))],
+         (BOTH_AT_4._replace(high_watermark=3), StepSeen(20, is_job=True))],
     ),
     "the high watermark does not rise with a smaller ISR": (
         "high-watermark-due",

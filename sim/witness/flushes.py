@@ -1,0 +1,45 @@
+"""Shows the checkers what followers take as flushed, beside what their disks would keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from cluster.core.broker.broker import Broker
+from cluster.core.messages import FetchRequest, TopicPartition
+from sim.checkers.base import Jury
+from sim.checkers.sightings import FlushNoted
+from sim.hosts.shell import Shell
+from sim.witness.disk_logs import DiskLogs
+
+
+@final
+class FlushWitness:
+    """Watches the partitions that the scenario creates, except compacted ones, whose batches are written again."""
+
+    def __init__(self, jury: Jury, logs: DiskLogs, names: Mapping[str, TopicPartition]) -> None:
+        self._jury, self._logs, self._names = jury, logs, names
+        # By broker, life and partition: the recovery point that was shown last.
+        self._shown: dict[tuple[int, int, str], int] = {}
+
+    def on_sent(self, shell: Shell, request: FetchRequest) -> None:
+        """Show the recovery points that have moved since the follower's last fetch."""
+        core, broker = shell.core, shell.node_id
+        if not isinstance(core, Broker) or self._logs.disk(broker).deceives:
+            return
+        for asked in request.partitions:
+            replica, name = core.replicas().get(asked.topic_partition), str(asked.topic_partition)
+            if replica is None or name not in self._names or self._logs.is_compacted(name):
+                continue
+            local, key = replica.log.local, (broker, shell.life_number, name)
+            point = min(local.recovery_point, local.log_end_offset)
+            is_present = self._logs.lives.is_present(broker, name)
+            if not is_present or point == self._shown.get(key):
+                continue
+            self._shown[key] = point
+            loses_from = self._logs.reader(broker, name).first_not_durable()
+            # What is below the log's start is about to be deleted, and its file may have been renamed for that.
+            is_left = loses_from is not None and loses_from >= replica.log.marks.log_start_offset
+            self._jury.see(
+                FlushNoted(broker, name, point, -1 if loses_from is None or not is_left else loses_from)
+            )

@@ -1,0 +1,137 @@
+"""A producer's first batch is alone in flight, and no client asks again at once for what was refused (KIP-951)."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Response, TransportError
+from cluster.core.messages import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ResponseBody,
+    TopicPartition,
+)
+from sim.checkers.base import Jury
+from sim.checkers.client_sends import Client, ClientSends
+from sim.checkers.ghost import Ghost
+from storage.batch import Record, build_batch
+
+T0 = TopicPartition("t", 0)
+CLIENT: Client = ("c", 1)
+BACKOFF_MS = 100
+
+
+def batch(sequence: int, epoch: int = 0, producer_id: int = 9) -> ProduceRequest:
+    records = build_batch(
+        [Record(offset=0, timestamp=0, key=None, value=b"v")],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+    return ProduceRequest(acks=-1, partitions=(ProducePartition(topic_partition=T0, records=records),))
+
+
+def appended(error: ErrorCode = ErrorCode.NONE, leader_epoch: int = -1) -> ProduceResponse:
+    part = ProducePartitionResponse(topic_partition=T0, error=error, leader_epoch=leader_epoch)
+    return ProduceResponse(partitions=(part,))
+
+
+class Story:
+    """A client that knows leader epoch 3."""
+
+    def __init__(self) -> None:
+        self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+        self.sends = ClientSends(self.jury)
+
+    def sent(
+        self, call: int, body: ProduceRequest | FetchRequest, now_ms: int = 0, client: Client = CLIENT
+    ) -> list[str]:
+        """Returns the rules that are broken after this request."""
+        self.sends.on_sent(client, call, body, now_ms, lambda topic_partition: 3)
+        return [each.checker for each in self.jury.violations]
+
+    def answered(self, call: int, body: ResponseBody | TransportError, now_ms: int = 0) -> None:
+        self.sends.on_step(CLIENT, [Response(call=call, body=body)], now_ms + BACKOFF_MS)
+
+
+def test_the_first_batch_of_a_producer_is_alone_in_flight() -> None:
+    story = Story()
+    assert story.sent(1, batch(0)) == []
+    assert story.sent(2, batch(1)) == ["lone-first-batch"]
+
+
+def test_the_first_batch_of_a_new_epoch_is_alone_too() -> None:
+    story = Story()
+    story.sent(1, batch(0))
+    story.answered(1, appended())
+    assert story.sent(2, batch(0, epoch=1)) == []
+    assert story.sent(3, batch(1, epoch=1)) == ["lone-first-batch"]
+
+
+def test_after_the_first_was_acknowledged_there_may_be_several() -> None:
+    story = Story()
+    story.sent(1, batch(0))
+    story.answered(1, appended())
+    assert story.sent(2, batch(1)) == []
+    assert story.sent(3, batch(2)) == []
+
+
+def test_a_batch_whose_call_has_failed_is_not_in_flight_and_another_life_is_another_producer() -> None:
+    story = Story()
+    story.sent(1, batch(0))
+    story.answered(1, TransportError(reason="timed out"))
+    assert story.sent(2, batch(0)) == []
+    assert story.sent(1, batch(0, producer_id=10), client=("c", 2)) == []
+
+
+def fetch(offset: int) -> FetchRequest:
+    asked = FetchPartition(
+        topic_partition=T0, fetch_offset=offset, last_fetched_epoch=2, max_bytes=1, current_leader_epoch=3
+    )
+    return FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1, partitions=(asked,))
+
+
+def refused(error: ErrorCode, leader_epoch: int) -> FetchResponse:
+    part = FetchPartitionResponse(topic_partition=T0, error=error, leader_epoch=leader_epoch)
+    return FetchResponse(partitions=(part,))
+
+
+@pytest.mark.parametrize("leader_epoch", [2, 3])
+def test_kip951_a_refusal_that_names_no_newer_epoch_is_no_reason_to_ask_again_at_once(
+    leader_epoch: int,
+) -> None:
+    story = Story()
+    story.sent(1, fetch(5))
+    story.answered(1, refused(ErrorCode.KAFKA_STORAGE_ERROR, leader_epoch))
+    assert story.sent(2, fetch(5), now_ms=BACKOFF_MS - 1) == ["hasty-retries"]
+
+
+def test_kip951_nor_for_a_producer() -> None:
+    story = Story()
+    story.sent(1, batch(0))
+    story.answered(1, appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3))
+    assert story.sent(2, batch(0), now_ms=1) == ["hasty-retries"]
+
+
+def test_kip951_with_a_newer_epoch_or_after_the_back_off_it_may() -> None:
+    story = Story()
+    story.sent(1, fetch(5))
+    story.answered(1, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 4))
+    assert story.sent(2, fetch(5)) == []
+    story.answered(2, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3))
+    assert story.sent(3, fetch(5), now_ms=BACKOFF_MS) == []
+
+
+def test_who_is_sent_elsewhere_by_its_user_may_ask_at_once() -> None:
+    story = Story()
+    story.sent(1, fetch(5))
+    story.answered(1, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3))
+    story.sends.on_sought(CLIENT, T0)
+    assert story.sent(2, fetch(5)) == []
