@@ -12,6 +12,7 @@ from cluster.core.client.consumer import ConsumerCore, Start
 from cluster.core.client.effects import ConsumerEffect
 from cluster.core.client.producer import ProducerCore
 from cluster.core.connection.outgoing import Answer
+from cluster.core.controller.controller import Controller
 from cluster.core.effects import Observe, Send
 from cluster.core.events import Event
 from cluster.core.messages import (
@@ -29,6 +30,7 @@ from sim.checkers.ghost import NO_END
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.present_lives import PresentLives
 from sim.checkers.proposals import Proposals
+from sim.checkers.shutdowns import OrderlyStops
 from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
@@ -57,6 +59,7 @@ class Watch:
         self._lives = PresentLives(witness.jury)
         self._proposals = Proposals(witness.jury)
         self._leaders = LeaderWitness(witness.jury)
+        self._stops = OrderlyStops(witness.jury)
         self._positions = ConsumerPositions(witness.jury)
         self._sends = ClientSends(witness.jury)
         self._reported_excuses = 0
@@ -97,7 +100,10 @@ class Watch:
         self._reported_excuses = len(excuses)
 
     def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
+        """Show those who judge steps as a whole what a core took and what came of it."""
         self._leaders.on_step(shell, events, effects)
+        if isinstance(shell.core, Controller):
+            self._stops.on_step(events, effects, shell.core.pending_image)
         if isinstance(shell.core, ProducerCore | ConsumerCore):
             retry_ms = shell.clock.now_ms() + shell.core.config.retry_backoff_ms
             self._sends.on_step((shell.name, shell.life_number), events, retry_ms)
@@ -184,6 +190,7 @@ class Watch:
         """Receives the end of a node's life: its disk is read again then."""
         if shell.node_id == CONTROLLER_ID:
             self._metadata.on_controller_died()
+            self._stops.on_died()
             self._witness.controller.on_died()
         self._proposals.on_end(shell.node_id)
         self._leaders.on_end(shell.node_id)

@@ -36,6 +36,7 @@ class LeaderState(NamedTuple):
     log_end_offset: int
     # The log end that the leader counts for itself: where a flush is promised, what is flushed.
     own_end_offset: int
+    is_flush_promised: bool
     high_watermark: int
     min_insync_replicas: int
     lag_time_max_ms: int
@@ -58,11 +59,13 @@ class StepSeen(NamedTuple):
     fetches: Sequence[CountedFetch] = ()
     # Whether the step began the leader epoch.
     is_new: bool = False
-    # Whether the step took more than one request, so that the order of appends and fetches is not known.
+    # Whether the step took more than one event: a roll for the last may have flushed what the first has appended.
+    is_long: bool = False
+    # Whether it took fetches and other requests, so that the order of appends and fetches is not known.
     is_mixed: bool = False
     has_appended: bool = False
-    # Whether the step took the end of a job, which may be a flush.
-    is_job: bool = False
+    # Whether the step took the end of a flush of the log.
+    has_flushed: bool = False
     # Whether the controller refused the joiner of the proposal because it may not join.
     refused_joiner: bool = False
 
@@ -167,7 +170,9 @@ class FollowerProgress:
         may_rise = self._follow(account, state, step)
         self._compare(key, account, state)
         if may_rise or step.has_appended:
-            self._judge_due(key, account, state, step.now_ms)
+            is_known = not (step.is_long and state.is_flush_promised)
+            own_end = state.own_end_offset if is_known else account.state.own_end_offset
+            self._judge_due(key, account, state._replace(own_end_offset=own_end), step.now_ms)
         account.state = state
 
     def _judge_new(self, key: tuple[int, int, str], state: LeaderState) -> None:
@@ -188,7 +193,7 @@ class FollowerProgress:
             account.count(fetch, step, state) for fetch in step.fetches if fetch.broker in account.followers
         ]
         # A roll flushes too, in the step of an append; that of a repeated batch is followed by the end of a flush.
-        has_flushed = step.is_job and state.own_end_offset > before.own_end_offset
+        has_flushed = step.has_flushed and state.own_end_offset > before.own_end_offset
         return any(rose) or has_flushed or state.partition_epoch != before.partition_epoch
 
     def _follow_replicas(self, account: LeaderAccount, state: LeaderState) -> None:

@@ -70,9 +70,10 @@ class LeaderWitness:
                 now_ms=shell.clock.now_ms(),
                 fetches=_counted(topic_partition, fetches, answers),
                 is_new=_has(observes, "replica.became_leader", replica.name),
+                is_long=len(events) > 1,
                 is_mixed=len(events) > len(fetches) > 0,
                 has_appended=_has(observes, "replica.appended", replica.name),
-                is_job=type(events[0]) is JobDone,
+                has_flushed=type(events[0]) is JobDone and replica.flushed_ms == shell.clock.now_ms(),
                 refused_joiner=_is_refusal(events, topic_partition),
             )
             self._progress.on_step(key, replica.leader, state, step)
@@ -147,6 +148,7 @@ def _state(replica: Replica, leader: Leader, image: MetadataImage) -> LeaderStat
         followers=followers,
         log_end_offset=log.log_end_offset,
         own_end_offset=min(log.recovery_point, log.log_end_offset) if is_promised else log.log_end_offset,
+        is_flush_promised=is_promised,
         high_watermark=replica.log.marks.high_watermark,
         min_insync_replicas=log.config.min_insync_replicas,
         lag_time_max_ms=leader.lag_time_max_ms,

@@ -24,7 +24,8 @@ AT_4 = Progress(4, 10, 7)
 # Broker 1 leads epoch 3 with the members 2 and 3; its log ends at 4.
 BEGIN = LeaderState(
     leader_epoch=3, partition_epoch=5, committed=frozenset([1, 2, 3]), joiners=NOBODY, leavers=NOBODY,
-    followers={2: UNHEARD, 3: UNHEARD}, log_end_offset=4, own_end_offset=4, high_watermark=0,
+    followers={2: UNHEARD, 3: UNHEARD}, log_end_offset=4, own_end_offset=4, is_flush_promised=True,
+    high_watermark=0,
     min_insync_replicas=2, lag_time_max_ms=1_000, active={2: 7, 3: 7},
 )  # fmt: skip
 BOTH_AT_4 = BEGIN._replace(followers={2: AT_4, 3: AT_4}, high_watermark=4)
@@ -97,6 +98,14 @@ PASSES: dict[str, Story] = {
         BEGUN, (BOTH_AT_4._replace(own_end_offset=3, high_watermark=3), BOTH_FETCHED[1]),
         (BOTH_AT_4._replace(high_watermark=3), StepSeen(20)),
     ],
+    "a roll for the second batch of a step flushes the first": [
+        BEGUN,
+        (BEGIN._replace(partition_epoch=6, committed=frozenset([1]), min_insync_replicas=1, followers={
+            2: Progress(-1, NEVER_MS, -1), 3: Progress(-1, NEVER_MS, -1)}, high_watermark=4), StepSeen(20)),
+        (BEGIN._replace(partition_epoch=6, committed=frozenset([1]), min_insync_replicas=1, followers={
+            2: Progress(-1, NEVER_MS, -1), 3: Progress(-1, NEVER_MS, -1)}, high_watermark=4, log_end_offset=6,
+            own_end_offset=5), StepSeen(30, has_appended=True, is_long=True)),
+    ],
     "another leader epoch knows nothing": [
         BEGUN, BOTH_FETCHED, (BEGIN._replace(leader_epoch=4), StepSeen(30, is_new=True)),
     ],
@@ -129,7 +138,7 @@ FAILS: dict[str, tuple[str, Story]] = {
     "the high watermark does not rise with a flush": (
         "high-watermark-due",
         [BEGUN, (BOTH_AT_4._replace(own_end_offset=3, high_watermark=3), BOTH_FETCHED[1]),
-         (BOTH_AT_4._replace(high_watermark=3), StepSeen(20, is_job=True))],
+         (BOTH_AT_4._replace(high_watermark=3), StepSeen(20, has_flushed=True))],
     ),
     "the high watermark does not rise with a smaller ISR": (
         "high-watermark-due",

@@ -1,0 +1,85 @@
+"""Judges that the controller lets a broker stop as soon as all others have learned of its leave (BRK-7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from cluster.core.effects import Reply
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, Request
+from cluster.core.messages import BrokerHeartbeatRequest
+from cluster.core.metadata.image import BrokerRegistration, MetadataImage
+from sim.checkers.base import Jury
+
+# A registration: the broker and its epoch.
+Registered = tuple[int, int]
+
+
+@final
+class OrderlyStops:
+    """Judges each heartbeat of a broker that stops, by the metadata on which the controller decides.
+
+    The broker has left all ISRs and leads nothing; it stops once each active broker has read what the controller had
+    decided until then. What is decided later must not hold it up (KAFKA-14292).
+    """
+
+    name = "orderly-stops"
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        # How far each broker has read, by its heartbeats.
+        self._read: dict[Registered, int] = {}
+        # What the others must read before the broker may stop.
+        self._targets: dict[Registered, int] = {}
+        self._fenced: frozenset[int] = frozenset()
+
+    def on_died(self) -> None:
+        """Receives the end of the controller's process, which has forgotten what brokers have read."""
+        self._read.clear()
+        self._targets.clear()
+
+    def on_step(self, events: Sequence[Event], effects: Sequence[object], image: MetadataImage) -> None:
+        """Receives a step of the controller; `image` has all that it has decided, durable or not."""
+        event = events[0]
+        if type(event) is Request and isinstance(event.body, BrokerHeartbeatRequest):
+            broker = image.brokers.get(event.body.broker_id)
+            if broker is not None and _is_of(broker, event.body) and not _is_refused(event.call, effects):
+                self._on_heartbeat(broker, event.body, image)
+        self._fenced = frozenset([number for number, each in image.brokers.items() if each.fenced])
+
+    def _on_heartbeat(
+        self, broker: BrokerRegistration, request: BrokerHeartbeatRequest, image: MetadataImage
+    ) -> None:
+        key = (broker.broker_id, broker.broker_epoch)
+        # A fenced broker has no session, and begins one with the heartbeat that ends this.
+        known = -1 if broker.broker_id in self._fenced else self._read.get(key, -1)
+        self._read[key] = max(known, request.metadata_offset)
+        if broker.fenced or not broker.in_controlled_shutdown:
+            return
+        is_first = key not in self._targets
+        target = self._targets.setdefault(key, image.next_offset)
+        leads = any(each.leader == broker.broker_id for each in image.partitions())
+        if is_first or leads or not all(self._has_read(each, target) for each in image.brokers.values()):
+            return
+        what = f"is kept from stopping, although all active brokers have read below {target}"
+        self._jury.report(self.name, f"broker {broker.broker_id} in epoch {broker.broker_epoch} {what}")
+
+    def _has_read(self, broker: BrokerRegistration, target: int) -> bool:
+        return not broker.is_active or self._read.get((broker.broker_id, broker.broker_epoch), -1) >= target
+
+
+def _is_of(broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> bool:
+    header = request.header
+    is_same_process = header is None or header.incarnation == broker.incarnation
+    return request.broker_epoch == broker.broker_epoch and is_same_process
+
+
+def _is_refused(call: int, effects: Sequence[object]) -> bool:
+    """Whether the controller has refused the request at once, as one that is closing does."""
+    return any(
+        type(effect) is Reply
+        and effect.call == call
+        and getattr(effect.body, "error", ErrorCode.NONE) is not ErrorCode.NONE
+        for effect in effects
+    )

@@ -1,0 +1,82 @@
+"""A broker that stops in order waits for what was decided when it left, and for nothing later (KAFKA-14292)."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.core.effects import Reply
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Request
+from cluster.core.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from cluster.core.metadata.image import BrokerRegistration, MetadataImage
+from sim.checkers.base import Jury
+from sim.checkers.ghost import Ghost
+from sim.checkers.shutdowns import OrderlyStops
+
+
+def registration(broker: int, *, fenced: bool = False, stops: bool = False) -> BrokerRegistration:
+    return BrokerRegistration(
+        broker_id=broker, broker_epoch=broker, incarnation=f"i{broker}", host="", port=0, fenced=fenced,
+        in_controlled_shutdown=stops,
+    )  # fmt: skip
+
+
+def image(next_offset: int, *, stops: bool = True, fenced: bool = False) -> MetadataImage:
+    """Broker 1 stops, broker 2 is active, and broker 3 is fenced."""
+    brokers = {
+        1: registration(1, stops=stops, fenced=fenced),
+        2: registration(2),
+        3: registration(3, fenced=True),
+    }
+    return MetadataImage(brokers=brokers, next_offset=next_offset)
+
+
+class Story:
+    def __init__(self) -> None:
+        self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+        self.stops = OrderlyStops(self.jury)
+
+    def beat(self, broker: int, offset: int, after: MetadataImage, error: ErrorCode = ErrorCode.NONE) -> bool:
+        """Returns whether a rule is broken after this heartbeat."""
+        request = BrokerHeartbeatRequest(broker_id=broker, broker_epoch=broker, metadata_offset=offset)
+        reply = Reply(call=1, body=BrokerHeartbeatResponse(error=error))
+        self.stops.on_step([Request(call=1, body=request)], [reply], after)
+        return bool(self.jury.violations)
+
+
+def test_kafka14292_what_is_decided_later_does_not_hold_up_a_broker_that_stops() -> None:
+    story = Story()
+    assert not story.beat(1, 20, image(20))
+    assert not story.beat(2, 20, image(25))
+    assert story.beat(1, 20, image(25))
+
+
+@pytest.mark.parametrize("read", [10, 19])
+def test_it_waits_for_all_that_are_active(read: int) -> None:
+    story = Story()
+    story.beat(1, 20, image(20))
+    story.beat(2, read, image(20))
+    assert not story.beat(1, 20, image(20))
+
+
+def test_one_that_may_stop_is_fenced() -> None:
+    story = Story()
+    story.beat(1, 20, image(20))
+    story.beat(2, 20, image(20))
+    assert not story.beat(1, 20, image(21, fenced=True))
+
+
+def test_another_controller_does_not_know_what_was_read() -> None:
+    story = Story()
+    story.beat(1, 20, image(20))
+    story.beat(2, 20, image(20))
+    story.stops.on_died()
+    assert not story.beat(1, 20, image(20))
+    assert not story.beat(1, 20, image(20))
+
+
+def test_a_controller_that_is_closing_refuses_all() -> None:
+    story = Story()
+    story.beat(1, 20, image(20))
+    story.beat(2, 20, image(20))
+    assert not story.beat(1, 20, image(20), ErrorCode.NOT_CONTROLLER)
