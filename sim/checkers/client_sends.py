@@ -120,10 +120,15 @@ class ClientSends:
                 self._refused.setdefault(client, {})[each] = retry_ms
 
     def on_sought(self, client: Client, topic_partition: TopicPartition) -> None:
-        """Receives that a user sends a consumer elsewhere, perhaps to where it is: it may ask at once."""
+        """Receives that a user sends a consumer elsewhere, perhaps to where it is: it may ask at once.
+
+        An answer to what it has asked before is dropped.
+        """
+        for asked in self._open.get(client, {}).values():
+            asked.pop(topic_partition, None)
         refused = self._refused.get(client, {})
-        for asked in [each for each in refused if each.partition == str(topic_partition)]:
-            del refused[asked]
+        for each in [each for each in refused if each.partition == str(topic_partition)]:
+            del refused[each]
 
 
 def _asked(body: RequestBody) -> list[tuple[TopicPartition, Asked]]:

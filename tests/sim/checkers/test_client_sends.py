@@ -135,3 +135,11 @@ def test_who_is_sent_elsewhere_by_its_user_may_ask_at_once() -> None:
     story.answered(1, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3))
     story.sends.on_sought(CLIENT, T0)
     assert story.sent(2, fetch(5)) == []
+
+
+def test_nor_does_it_wait_for_the_answer_to_what_it_has_asked_before() -> None:
+    story = Story()
+    story.sent(1, fetch(5))
+    story.sends.on_sought(CLIENT, T0)
+    story.answered(1, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3))
+    assert story.sent(2, fetch(5)) == []
