@@ -8,7 +8,16 @@ import pytest
 
 from storage.errors import StorageError
 from storage.segment.place import LogOffsetMetadata
-from tests.storage.logs import NOW_MS, SIZE, THREE, append_each, new_disk, new_file_system, open_log
+from tests.storage.logs import (
+    NOW_MS,
+    SIZE,
+    THREE,
+    append_each,
+    disk_and_log,
+    new_disk,
+    new_file_system,
+    open_log,
+)
 from tests.storage.recovery.stopped_logs import file_of
 
 
@@ -67,3 +76,12 @@ def test_fl2_a_live_segment_that_cannot_be_synced_is_an_error() -> None:
     with pytest.raises(StorageError, match=r"flush failed: .*Input/output error"):
         log.flushes.flush()
     assert log.local.recovery_point == 0
+
+
+def test_fl1_a_roll_whose_names_cannot_be_synced_leaves_the_recovery_point() -> None:
+    disk, log = disk_and_log()
+    append_each(log, 3)
+    disk.fail(1, errno.EIO, verbs={"sync_directory"})
+    with pytest.raises(StorageError):
+        log.flushes.roll(now_ms=NOW_MS)
+    assert (log.local.recovery_point, log.log_end_offset) == (0, 3)

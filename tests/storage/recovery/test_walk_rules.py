@@ -12,6 +12,7 @@ from storage.recovery.walk import recover_segment
 from tests.storage.log.appends import INT_MAX, PRODUCER_ID, end_transaction, follow, lead, sequenced
 from tests.storage.logs import (
     NOW_MS,
+    SIZE,
     append_batch,
     batch,
     marker,
@@ -22,6 +23,7 @@ from tests.storage.logs import (
     open_log,
     open_segment,
 )
+from tests.storage.recovery.stopped_logs import file_of, poke, reopen, stopped
 
 
 def recovered(*sets: bytes) -> PartitionLog:
@@ -116,3 +118,14 @@ def test_ps12_a_marker_that_is_appended_ends_the_transaction() -> None:
     assert log.marks.last_stable_offset == 0, "the marker is not replicated yet"
     log.marks.update_high_watermark(2)
     assert log.marks.last_stable_offset == 2
+
+
+@pytest.mark.parametrize("tail_bytes", [0, 1])
+def test_ll14_a_cut_of_a_single_byte_deletes_the_later_segments_and_none_deletes_none(
+    tail_bytes: int,
+) -> None:
+    file_system = new_file_system()
+    stopped(file_system)
+    poke(file_system, file_of(0), 3 * SIZE, bytes(tail_bytes))
+    log, _ = reopen(file_system)
+    assert log.log_end_offset == (3 if tail_bytes else 12)
