@@ -188,7 +188,7 @@ class FollowerProgress:
         if state.partition_epoch != before.partition_epoch:
             account.forget_caught_up(before.committed - state.committed - before.leavers)
         elif step.refused_joiner:
-            account.forget_caught_up(before.joiners - state.joiners)
+            account.forget_caught_up(before.joiners)
         rose = [
             account.count(fetch, step, state) for fetch in step.fetches if fetch.broker in account.followers
         ]
