@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
 from cluster.core.broker.broker import Broker
-from cluster.core.effects import Observe, Reply
+from cluster.core.effects import Observe, Reply, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, JobDone, Request, Response
 from cluster.core.messages import (
@@ -45,7 +45,8 @@ class LeaderWitness:
     def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
         """Receives what a broker's core took in one step, and the effects of that."""
         core = shell.core
-        if not isinstance(core, Broker):
+        # What has broken a core, such as a record that cannot be read, leaves its step unfinished.
+        if not isinstance(core, Broker) or any(type(effect) is Stop for effect in effects):
             return
         observes = [effect for effect in effects if type(effect) is Observe]
         fetches = _fetches_of_followers(events)
@@ -62,7 +63,7 @@ class LeaderWitness:
         for topic_partition in named:
             replica = replicas[topic_partition]
             key = (shell.node_id, shell.life_number, replica.name)
-            if replica.leader is None:
+            if replica.leader is None or replica.log.online.reason is not None:
                 self._progress.on_follows(key)
                 continue
             state = _state(replica, replica.leader, core.image)

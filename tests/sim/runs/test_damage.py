@@ -127,3 +127,21 @@ def test_a_misdirected_write_damages_what_it_lands_on() -> None:
         "belongs elsewhere" in excuse.reason or "have changed on its disk" in excuse.reason
         for excuse in result.excuses
     )
+
+
+def test_a_step_that_ends_a_leader_is_not_judged_for_what_it_left_undone() -> None:
+    """A flush that is done would let the high watermark rise, if the rotten batch did not end the broker before."""
+    text = """\
+scenario: rot-ends-the-leader
+duration: 6s
+cluster: {brokers: 1, jobs: {flush: 5ms}}
+topics:
+  u: {replicas: 1, config: {flush.messages: 1, segment.bytes: 4423}}
+producers:
+- {topic: u, rate: 100/s}
+steps:
+- {at: 3s, rot: broker 1, file: log, extent: block}
+"""
+    result = run_scenario(parse_scenario(text, "rot.yaml"), 6)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    assert any("has stopped" in line for line in result.story), result.story
