@@ -45,21 +45,25 @@ class LeaderWitness:
     def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
         """Receives what a broker's core took in one step, and the effects of that."""
         core = shell.core
-        # What has broken a core, such as a record that cannot be read, leaves its step unfinished.
-        if not isinstance(core, Broker) or any(type(effect) is Stop for effect in effects):
+        if not isinstance(core, Broker) or _is_of_a_follower(events):
             return
-        observes = [effect for effect in effects if type(effect) is Observe]
+        observes: list[Observe] = []
+        answers: dict[int, FetchResponse] = {}
+        for effect in effects:
+            if isinstance(effect, Observe):
+                observes.append(effect)
+            elif isinstance(effect, Reply):
+                if isinstance(effect.body, FetchResponse):
+                    answers[effect.call] = effect.body
+            elif isinstance(effect, Stop):
+                # What has broken a core, such as a record that cannot be read, leaves its step unfinished.
+                return
         fetches = _fetches_of_followers(events)
         if not observes and not fetches and type(events[0]) is Request:
             return
         replicas = core.replicas()
         asked = _asked(events)
         named = list(replicas) if asked is None else [each for each in asked if each in replicas]
-        answers = {
-            effect.call: effect.body
-            for effect in effects
-            if type(effect) is Reply and isinstance(effect.body, FetchResponse)
-        }
         for topic_partition in named:
             replica = replicas[topic_partition]
             key = (shell.node_id, shell.life_number, replica.name)
@@ -78,6 +82,11 @@ class LeaderWitness:
                 refused_joiner=_is_refusal(events, topic_partition),
             )
             self._progress.on_step(key, replica.leader, state, step)
+
+
+def _is_of_a_follower(events: Sequence[Event]) -> bool:
+    """Whether a step takes what its broker has fetched, and nothing else: that changes nothing that it leads."""
+    return all([type(event) is Response and type(event.body) is FetchResponse for event in events])
 
 
 def _fetches_of_followers(events: Iterable[Event]) -> list[tuple[int, FetchRequest]]:
