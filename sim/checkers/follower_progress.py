@@ -37,6 +37,8 @@ class LeaderState(NamedTuple):
     # The log end that the leader counts for itself: where a flush is promised, what is flushed.
     own_end_offset: int
     is_flush_promised: bool
+    # When a flush of the log ended last: a clock that is coarse shows some ends as one.
+    flushed_ms: int
     high_watermark: int
     min_insync_replicas: int
     lag_time_max_ms: int
@@ -64,8 +66,6 @@ class StepSeen(NamedTuple):
     # Whether it took fetches and other requests, so that the order of appends and fetches is not known.
     is_mixed: bool = False
     has_appended: bool = False
-    # Whether the step took the end of a flush of the log.
-    has_flushed: bool = False
     # Whether the controller refused the joiner of the proposal because it may not join.
     refused_joiner: bool = False
 
@@ -193,7 +193,7 @@ class FollowerProgress:
             account.count(fetch, step, state) for fetch in step.fetches if fetch.broker in account.followers
         ]
         # A roll flushes too, in the step of an append; that of a repeated batch is followed by the end of a flush.
-        has_flushed = step.has_flushed and state.own_end_offset > before.own_end_offset
+        has_flushed = state.flushed_ms != before.flushed_ms and state.own_end_offset > before.own_end_offset
         return any(rose) or has_flushed or state.partition_epoch != before.partition_epoch
 
     def _follow_replicas(self, account: LeaderAccount, state: LeaderState) -> None:

@@ -21,6 +21,7 @@ from storage.disk.checkpoints import (
 )
 from storage.disk.filesystem import dirname, join
 from storage.errors import StorageError
+from storage.segment.names import LOG_SUFFIX
 
 Marks = tuple[Mark, ...]
 
@@ -142,7 +143,8 @@ class DiskLogs:
     def _directory_of(self, broker: int, partition: str) -> str:
         """Returns the directory of the log's files; before there are any, the first one where they may be made.
 
-        A directory that was offline when its topic was deleted still has the log of that one.
+        A directory that was offline when its topic was deleted still has the log of that one. One that failed while
+        the log was made in it has an empty log beside the log that was made in the next.
         """
         places = [join(directory, partition) for directory in self._directories]
         if len(places) == 1:
@@ -151,7 +153,14 @@ class DiskLogs:
         there = [place for place in places if file_system.exists(place)]
         if len(there) > 1:
             there = [each for each in there if self._may_be_present(broker, partition, each)] or there
-        return there[0] if there else places[0]
+            there = [each for each in there if self._is_used(broker, each)] or there
+        return (there or places)[0]
+
+    def _is_used(self, broker: int, directory: str) -> bool:
+        """Whether a segment in the directory has bytes."""
+        file_system = self._eyes[broker].file_system
+        files = [join(directory, name) for name in file_system.list(directory) if name.endswith(LOG_SUFFIX)]
+        return any(file_system.stat(each).size_bytes > 0 for each in files)
 
     def _may_be_present(self, broker: int, partition: str, directory: str) -> bool:
         written_id = PartitionMetadataFile(self._eyes[broker].file_system, directory).read()

@@ -8,7 +8,7 @@ from typing import final
 from cluster.core.broker.broker import Broker
 from cluster.core.effects import Observe, Reply, Stop
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Event, JobDone, Request, Response
+from cluster.core.events import Event, Request, Response
 from cluster.core.messages import (
     AlterPartitionResponse,
     FetchPartitionResponse,
@@ -78,7 +78,6 @@ class LeaderWitness:
                 is_long=len(events) > 1,
                 is_mixed=len(events) > len(fetches) > 0,
                 has_appended=_has(observes, "replica.appended", replica.name),
-                has_flushed=type(events[0]) is JobDone and replica.flushed_ms == shell.clock.now_ms(),
                 refused_joiner=_is_refusal(events, topic_partition),
             )
             self._progress.on_step(key, replica.leader, state, step)
@@ -159,6 +158,7 @@ def _state(replica: Replica, leader: Leader, image: MetadataImage) -> LeaderStat
         log_end_offset=log.log_end_offset,
         own_end_offset=min(log.recovery_point, log.log_end_offset) if is_promised else log.log_end_offset,
         is_flush_promised=is_promised,
+        flushed_ms=replica.flushed_ms,
         high_watermark=replica.log.marks.high_watermark,
         min_insync_replicas=log.config.min_insync_replicas,
         lag_time_max_ms=leader.lag_time_max_ms,

@@ -24,7 +24,7 @@ AT_4 = Progress(4, 10, 7)
 # Broker 1 leads epoch 3 with the members 2 and 3; its log ends at 4.
 BEGIN = LeaderState(
     leader_epoch=3, partition_epoch=5, committed=frozenset([1, 2, 3]), joiners=NOBODY, leavers=NOBODY,
-    followers={2: UNHEARD, 3: UNHEARD}, log_end_offset=4, own_end_offset=4, is_flush_promised=True,
+    followers={2: UNHEARD, 3: UNHEARD}, log_end_offset=4, own_end_offset=4, is_flush_promised=True, flushed_ms=0,
     high_watermark=0,
     min_insync_replicas=2, lag_time_max_ms=1_000, active={2: 7, 3: 7},
 )  # fmt: skip
@@ -98,6 +98,10 @@ PASSES: dict[str, Story] = {
         BEGUN, (BOTH_AT_4._replace(own_end_offset=3, high_watermark=3), BOTH_FETCHED[1]),
         (BOTH_AT_4._replace(high_watermark=3), StepSeen(20)),
     ],
+    "such a roll and the end of a flush before it at one time of a coarse clock": [
+        BEGUN, (BOTH_AT_4._replace(own_end_offset=3, high_watermark=3, flushed_ms=20), BOTH_FETCHED[1]),
+        (BOTH_AT_4._replace(high_watermark=3, flushed_ms=20), StepSeen(20)),
+    ],
     "a roll for the second batch of a step flushes the first": [
         BEGUN,
         (BEGIN._replace(partition_epoch=6, committed=frozenset([1]), min_insync_replicas=1, followers={
@@ -138,7 +142,7 @@ FAILS: dict[str, tuple[str, Story]] = {
     "the high watermark does not rise with a flush": (
         "high-watermark-due",
         [BEGUN, (BOTH_AT_4._replace(own_end_offset=3, high_watermark=3), BOTH_FETCHED[1]),
-         (BOTH_AT_4._replace(high_watermark=3), StepSeen(20, has_flushed=True))],
+         (BOTH_AT_4._replace(high_watermark=3, flushed_ms=20), StepSeen(20))],
     ),
     "the high watermark does not rise with a smaller ISR": (
         "high-watermark-due",

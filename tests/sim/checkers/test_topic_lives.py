@@ -10,6 +10,7 @@ from sim.disk.life import Life
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.topic_lives import TopicLives
 from storage.disk.checkpoints import PartitionMetadataFile
+from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 
 OLD, NEW = "1f" * 16, "2e" * 16
@@ -96,3 +97,19 @@ def test_the_log_of_a_topic_is_not_that_of_a_deleted_one_in_a_directory_that_was
     assert logs.reader(1, "t-0").directory == "two/t-0"
     logs.lives.end("t")
     assert logs.reader(1, "t-0").directory == "one/t-0"
+
+
+def test_a_directory_that_failed_while_the_log_was_made_in_it_does_not_have_the_log() -> None:
+    disk = SimDisk(Draws(1), lambda: 0)
+    file_system = disk.file_system(Life())
+    for directory, data in (("one", b""), ("two", b"\x00" * 61)):
+        file_system.make_directory(f"{directory}/t-0")
+        file = file_system.open(f"{directory}/t-0/{0:020d}.log", OpenMode.CREATE)
+        file.append(data)
+        file.close()
+    PartitionMetadataFile(file_system, "two/t-0").write(text_topic_id("2f" * 16))
+    logs = DiskLogs(
+        Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda _: None), {1: disk}, ("one", "two")
+    )
+    logs.lives.begin("t", "2f" * 16)
+    assert logs.reader(1, "t-0").directory == "two/t-0"
