@@ -218,6 +218,14 @@ class DirectoryFailed(StorageError):
     """
 
 
+class LogHalfMade(StorageError):
+    """A directory failed while a log was made in it, and is offline now; on its disk there may be an empty log.
+
+    Its cause is the error. A log in another directory would be a second one at the next start, and the empty one could
+    be taken for it.
+    """
+
+
 class NoLogDirectory(StorageError):
     """None of a broker's log directories can be used."""
 

@@ -20,6 +20,7 @@ from storage.errors import (
     ConfigError,
     CorruptCheckpoint,
     DirectoryFailed,
+    LogHalfMade,
     NoLogDirectory,
     StorageError,
     reason_of,
@@ -178,9 +179,9 @@ class LogDirectories:
     ) -> PartitionLog:
         """Return the partition's log; where there is none, create it in `directory` or where the fewest logs are.
 
-        A directory whose disk fails is taken offline and the next one is tried, but none in place of `directory`.
-        Raises what `LogManager.create` raises, the disk error of the last directory too; StorageError if `directory`
-        is not online.
+        A directory whose disk fails is taken offline. The next one is tried, but none in place of `directory`, and as
+        in Kafka none after the log's directory was made: LogHalfMade says so (LL4). Raises what `LogManager.create`
+        raises, the disk error of the last directory too; StorageError if `directory` is not online.
         """
         known = self.manager_of(topic, partition)
         if known is not None:
@@ -196,6 +197,8 @@ class LogDirectories:
                 if not is_disk_error(error):
                     raise
                 self._fail(manager, error)
+                if manager.has_half_made(topic, partition):
+                    raise LogHalfMade(str(error)) from error
         wanted = "" if directory is None else f" {directory}"
         raise StorageError(f"no log directory{wanted} can take {directory_name(topic, partition)}")
 

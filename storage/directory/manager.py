@@ -132,6 +132,8 @@ class LogManager:
         self.logs: dict[str, PartitionLog] = {}
         # Topic ids by directory name, for partitions that have one.
         self.topic_ids: dict[str, str] = {}
+        # The directory of the log that is being made, from when it may be on the disk; that of a creation that failed.
+        self._half_made = ""
         self._is_loaded = False
         # Whether a load has lowered a high watermark: its log ends below the checkpoint.
         self._is_high_watermark_lowered = False
@@ -293,13 +295,19 @@ class LogManager:
         path = join(self.directory, name)
         with self._disk("create"):
             self._file_system.make_directory(path)
+            self._half_made = name
             self._file_system.sync_directory(self.directory)
             if topic_id is not None:
                 self._note_topic_id(name, path, topic_id)
         log = self._open(name, config or self._default_config, True, 0, 0)
         # What the name says is what a start will read from it.
         assert (log.topic, log.partition) == (topic, partition), (log, topic, partition)
+        self._half_made = ""
         return log
+
+    def has_half_made(self, topic: str, partition: int) -> bool:
+        """Whether the creation of the partition's log has failed after its directory was made."""
+        return self._half_made == directory_name(topic, partition)
 
     def _note_topic_id(self, name: str, path: str, topic_id: str) -> None:
         """Write the topic id beside the log, so that the next topic of the name does not take the log for its own."""

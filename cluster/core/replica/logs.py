@@ -29,7 +29,10 @@ class Logs(Protocol):
     def open_or_create(
         self, topic: TopicImage, partition: int, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Returns the log of the partition, created if there is none. Raises OSError, StorageError."""
+        """Returns the log of the partition, created if there is none. Raises OSError, StorageError.
+
+        LogHalfMade says that the directory has been taken offline, and that the log must not be made in another one.
+        """
 
     def delete(self, replica: Replica) -> None:
         """Deletes the log of a replica that was removed. Raises OSError, StorageError."""

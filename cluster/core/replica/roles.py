@@ -22,7 +22,7 @@ from cluster.core.replica.logs import LogKeeper
 from cluster.core.replica.replica import Replica
 from cluster.core.replica.truncation import Truncations
 from storage.config import LogConfig
-from storage.errors import StorageError
+from storage.errors import LogHalfMade, StorageError
 
 
 @final
@@ -110,6 +110,8 @@ class Roles:
         """
         try:
             self._apply(now_ms, registration)
+        except LogHalfMade:
+            self._report_unopened(registration)
         except (StorageError, OSError) as error:
             topic_partition = registration.topic_partition
             replica = self._context.replicas.get(topic_partition)
@@ -119,8 +121,7 @@ class Roles:
                 return
             if has_log:
                 # It went offline before it was open: an empty log in another directory must not take its place.
-                topic_id = self._context.topic_id(topic_partition.topic)
-                self._report_offline(topic_partition, topic_id, registration.leader_epoch)
+                self._report_unopened(registration)
             else:
                 self.apply(now_ms, registration)
 
@@ -273,6 +274,11 @@ class Roles:
         del self._context.replicas[replica.topic_partition]
         self._report_offline(replica.topic_partition, replica.topic_id, replica.leader_epoch)
         assert replica.topic_partition in self._context.offline, replica.name
+
+    def _report_unopened(self, registration: PartitionRegistration) -> None:
+        topic_partition = registration.topic_partition
+        topic_id = self._context.topic_id(topic_partition.topic)
+        self._report_offline(topic_partition, topic_id, registration.leader_epoch)
 
     def _report_offline(self, topic_partition: TopicPartition, topic_id: str, leader_epoch: int) -> None:
         self._context.take_offline(topic_partition, topic_id)

@@ -204,6 +204,21 @@ def test_a_partition_that_may_be_in_an_offline_directory_is_not_made_again() -> 
     assert placed(again) == {"one": ["t-0", "t-2", "u-0", "u-1", "u-2", "u-3"]}
 
 
+def test_ll4_a_log_that_is_half_made_when_its_directory_fails_is_offline_until_the_directory_is_back() -> (
+    None
+):
+    """A second log in the other directory would be refused at the next start, or pass for the first."""
+    setup = booted()
+    setup.disk.fail(1, verbs={"sync"}, path_suffix="one/t-0/partition.metadata.tmp")
+    setup.metadata(*topic())
+    assert placed(setup) == {"two": ["t-1", "t-2", "t-3"]}
+    assert list(setup.broker._context.offline) == [PARTITIONS[0]]
+    again = restarted(setup)
+    again.boot(*topic())
+    assert placed(again) == {"one": ["t-0"], "two": ["t-1", "t-2", "t-3"]}
+    assert outcomes(produce(again, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
+
+
 def test_the_controller_hears_of_it_before_it_lets_the_broker_in() -> None:
     setup = leading()
     setup.disk.break_directory("two")

@@ -20,6 +20,7 @@ from storage.errors import (
     DirectoryFailed,
     DirectoryInUse,
     InvalidTopic,
+    LogHalfMade,
     StorageError,
 )
 from tests.storage.logs import NOW_MS, SMALL, append_each, new_disk, read_offsets
@@ -88,6 +89,20 @@ def test_a_directory_that_cannot_take_a_log_goes_offline_and_the_next_is_tried()
     with pytest.raises(InvalidTopic):
         logs.create("no topic", 0)
     assert len(logs.online) == 1
+
+
+@pytest.mark.parametrize("verb", ["sync_directory", "rename", "sync"])
+def test_ll4_a_log_that_may_be_half_made_in_a_failed_directory_is_made_in_no_other(verb: str) -> None:
+    disk = new_disk()
+    logs = started(disk)
+    disk.fail(1, verbs={verb})
+    with pytest.raises(LogHalfMade, match="one: create failed"):
+        logs.create("t", 0, topic_id="B" * 21 + "A")
+    assert [each.directory for each in logs.offline] == ["one"] and logs.get("t", 0) is None
+    disk.crash_process()
+    # The directory works again: what is in it is the only log.
+    log = started(disk).create("t", 0, topic_id="B" * 21 + "A")
+    assert log.directory == "one/t-0" and log.local.log_end_offset == 0
 
 
 @pytest.mark.covers("LogManagerTest.testInvalidLogDirNotFailLogManager")
