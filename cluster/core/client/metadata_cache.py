@@ -97,7 +97,8 @@ class MetadataCache:
         known.topic_id = topic.topic_id
         for partition in topic.partitions:
             old = known.leaders.get(partition.partition)
-            if old is None or is_newer_view or partition.leader_epoch >= old.leader_epoch:
+            # No view takes an epoch back, not even a newer one: a refusal may have named a leader that is newer still.
+            if old is None or partition.leader_epoch >= old.leader_epoch:
                 known.leaders[partition.partition] = LeaderAndEpoch(
                     leader=partition.leader, leader_epoch=partition.leader_epoch
                 )

@@ -52,8 +52,19 @@ def test_older_leader_epoch_of_a_lagging_broker_is_ignored() -> None:
     assert leader_of(cache_of(answer(2, 5, metadata_offset=9), answer(1, 4, metadata_offset=8))) == 2
 
 
-def test_older_leader_epoch_in_a_newer_view_is_a_topic_created_again() -> None:
-    assert leader_of(cache_of(answer(2, 5, metadata_offset=9), answer(1, 0, metadata_offset=10))) == 1
+def test_older_leader_epoch_in_a_newer_view_is_that_of_a_topic_created_again_only() -> None:
+    created_again = answer(1, 0, metadata_offset=10, topic_id="2e" * 16)
+    assert leader_of(cache_of(answer(2, 5, metadata_offset=9), created_again)) == 1
+    assert leader_of(cache_of(answer(2, 5, metadata_offset=9), answer(1, 0, metadata_offset=10))) == 2
+
+
+def test_kip_951_a_leader_that_a_refusal_has_named_is_not_taken_back_by_a_view_from_before_its_election() -> (
+    None
+):
+    cache = cache_of(answer(1, 0, metadata_offset=9))
+    assert cache.hint(T0, 2, 1)
+    cache.update(answer(1, 0, metadata_offset=10))
+    assert leader_of(cache) == 2
 
 
 def test_kip_516_a_broker_that_lags_does_not_bring_back_a_deleted_topic_with_higher_epochs() -> None:
