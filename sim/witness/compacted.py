@@ -69,6 +69,11 @@ class CompactedPartition:
             between = chain.between(start, end)
             if between and between[0].base_offset == start and between[-1].next_offset == end:
                 return between
+        # A log that was cut inside a batch goes on at the cut (RT9): nobody has what is below its leader's log start.
+        for chain in self._sources(told):
+            between = chain.between(chain.start, end) if chain.start > start else []
+            if between and between[0].base_offset == chain.start and between[-1].next_offset == end:
+                return between
         return []
 
     def _sources(self, told: Sequence[Chain]) -> Sequence[Chain]:

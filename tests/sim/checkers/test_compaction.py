@@ -169,6 +169,15 @@ def test_the_order_must_stay() -> None:
     assert what is not None and "offset 2 follows 4" in what
 
 
+def test_rt9_a_log_that_goes_on_at_a_cut_is_filled_from_its_leaders_log_start_on() -> None:
+    """It was cut at offset 2 inside a batch from offset 0 on; the leader's log starts there, and lacks its batch."""
+    replica = Replica(APPENDED[2])
+    leader = Chain(marks_of(b"".join(APPENDED[1:])), start=2)
+    unknown = CompactedPartition(Chain())
+    assert unknown.whole(replica.marks(), 0, [Chain(), leader]) == tuple(leader.marks)
+    assert unknown.whole(replica.marks(), 0, [Chain(), Chain((), start=2)]) == tuple(replica.marks())
+
+
 def test_a_hole_that_was_never_committed_stays_one() -> None:
     replica = Replica(APPENDED[2])
     unknown = CompactedPartition(Chain())
