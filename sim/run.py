@@ -16,6 +16,7 @@ from sim.blindfold import Blindfold
 from sim.buggify.buggify import Buggify
 from sim.bugs import install
 from sim.bundled import find_scenario
+from sim.canaries import Canaries
 from sim.checkers.base import Jury, Violation
 from sim.checkers.calls import Calls
 from sim.checkers.fail_over import FailOver
@@ -304,6 +305,8 @@ class Run:
         Convergence(self.cluster, self.jury, self.chronicle, self.witness.lives).await_rest(
             self.scenario.converge, is_over=self._is_over
         )
+        if self.scenario.canaries and not self._is_over() and not self.jury.violations:
+            self._send_canaries()
         if self._is_over():
             return self._result(replay, unfired, {}, never_struck)
         excused = FinalLogs(
@@ -317,6 +320,14 @@ class Run:
         if not self.scenario.excuses:
             self._demand_no_excuse(excused)
         return self._result(replay, unfired, excused, never_struck)
+
+    def _send_canaries(self) -> None:
+        """Send records into the cluster at rest, and wait until it is at rest again."""
+        Canaries(self.cluster, self.jury, self.witness.lives).send(self._is_over)
+        if not self._is_over():
+            Convergence(self.cluster, self.jury, self.chronicle, self.witness.lives).await_rest(
+                self.scenario.converge, is_over=self._is_over
+            )
 
     def _end_unjudged(self, replay: str, unfired: list[int], never_struck: tuple[str, ...]) -> RunResult:
         """Let the healed cluster go on for a while, in which no node may fail either."""

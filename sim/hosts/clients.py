@@ -251,10 +251,11 @@ class ProducerShell(ClientShell):
             operation.within_us += self.world.now_us - self.clock.frozen_us
         super().thaw_clock(catches_up=catches_up)
 
-    def send_one(self, value: str | None = None) -> None:
+    def send_one(self, value: str | None = None, *, partition: int | None = None) -> SendOperation:
         """Send a record now, beside those of the steady rate: with that value, or with one that is made up.
 
-        Raises ValueError for a value that was sent before: it is by its value that a record is recognised.
+        It goes to `partition`, or where the partitioner sends it. Returns what the history says of it. Raises
+        ValueError for a value that was sent before: it is by its value that a record is recognised.
         """
         self._sent += 1
         ticket = self._sent
@@ -274,10 +275,13 @@ class ProducerShell(ClientShell):
         self._wait_us = 0
         key = f"k{ticket % self.model.keys}".encode() if self.model.keys else None
         self.perform(
-            self.producer.send(self.clock.now_ms(), self.model.topic, key, value.encode(), ticket=ticket)
+            self.producer.send(
+                self.clock.now_ms(), self.model.topic, key, value.encode(), partition=partition, ticket=ticket
+            )
         )
         # The core may have refused it at once.
         assert ticket in self._open or operation.outcome is not Outcome.OPEN, (self.name, ticket)
+        return operation
 
     def _send(self, effect: Send) -> None:
         """Sends a request. With acks=0 no answer and no log says later what was in it, so that is noted here."""

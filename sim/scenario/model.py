@@ -203,6 +203,11 @@ class Scenario(Strict):
         description="Whether acknowledged records may be lost where Kafka does not promise to keep them; with `false` "
         "such a loss is a violation.",
     )
+    canaries: bool = Field(
+        default=False,
+        description="Whether each producer must get a record into every partition of the healed cluster, and each "
+        "consumer read it.",
+    )
     cluster: ClusterModel = Field(default=ClusterModel(), description="The brokers.")
     network: NetworkModel = Field(
         default=NetworkModel(), description="The network between all nodes and clients."

@@ -36,7 +36,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
         }
     ),
     # Something that should have happened by now.
-    frozenset({"convergence", "fail-over", "waits-in-vain", "parked-fetches", "orderly-stops"}),
+    frozenset({"convergence", "canaries", "fail-over", "waits-in-vain", "parked-fetches", "orderly-stops"}),
 )  # fmt: skip
 
 

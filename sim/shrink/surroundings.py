@@ -48,7 +48,7 @@ def kinds(failing: Failing) -> list[Edit]:
     paths += [("network", key) for key in ("duplicates", "loss", "transport", "latency")]
     # A constant latency is simpler than the usual one.
     paths += [] if _is_constant(failing) else [("network", "spread")]
-    paths += [("strict",), ("excuses",), ("buggify",)]
+    paths += [("strict",), ("excuses",), ("canaries",), ("buggify",)]
     # What does not agree in a short time may agree in a long one: that would be another failure.
     paths += [] if checker_of(failing.outcome.signature) == "convergence" else [("converge",)]
     found = [deleted(*path) for path in paths if part(failing.data, path) is not None]

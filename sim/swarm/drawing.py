@@ -101,6 +101,7 @@ def _without_faults(choices: Choices, profile: Profile, *, is_aimed: bool) -> Pa
         # Whether the moment of an aimed fault comes cannot be known when it is drawn.
         "strict": False,
         "excuses": profile.excuses,
+        "canaries": True,
         "cluster": cluster,
         "network": network,
     } | draw_workload(

@@ -1,0 +1,67 @@
+"""Sends a record to every partition of a cluster that has come to rest: what is healed must serve again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import final
+
+from cluster.core.messages import TopicPartition
+from sim.checkers.base import Jury
+from sim.cluster import Cluster
+from sim.hosts.clients import ProducerShell
+from sim.hosts.history import Outcome, SendOperation
+from sim.witness.topic_lives import TopicLives
+
+NAME = "canaries"
+# The network may lose what is sent, also when it is healed.
+TRIES = 5
+# The partitions of one topic that get a record. What keeps one of many from serving keeps others too.
+MOST_PARTITIONS = 8
+_LOOK_US = 20_000
+
+
+@final
+class Canaries:
+    """Demands that each producer's record is acknowledged in time, in one of some tries for each partition.
+
+    Nobody sends at rest, all replicas are in sync, and no fault strikes any more: nothing excuses a refusal.
+    """
+
+    def __init__(self, cluster: Cluster, jury: Jury, lives: TopicLives) -> None:
+        self._cluster, self._jury, self._lives = cluster, jury, lives
+
+    def send(self, is_over: Callable[[], bool]) -> None:
+        """Send the records, and wait for their outcomes or until `is_over`. Reports who got no acknowledgement."""
+        waiting = [
+            (producer, topic_partition)
+            for producer in self._cluster.producers
+            for topic_partition in self._served(producer.model.topic)
+            if producer.is_up
+        ]
+        for _ in range(TRIES):
+            sent = [(each, self._sent(*each)) for each in waiting]
+            self._await_outcomes(is_over)
+            waiting = [each for each, operation in sent if operation.outcome is not Outcome.OK]
+            if not waiting or is_over():
+                return
+        for (producer, topic_partition), operation in sent:
+            if operation.outcome is not Outcome.OK:
+                what = f"gets no record into the healed cluster, in {TRIES} tries: {operation.error}"
+                self._jury.report(NAME, f"{topic_partition}: {producer.name} {what}")
+
+    def _served(self, topic: str) -> list[TopicPartition]:
+        """Returns partitions of the topic that are judged; none of a topic that was deleted."""
+        if not self._lives.exists(topic):
+            return []
+        ghost = self._jury.ghost
+        mine = [each for each in self._cluster.partitions if each.topic == topic]
+        return [each for each in mine if not ghost.partition(str(each)).unjudged][:MOST_PARTITIONS]
+
+    def _sent(self, producer: ProducerShell, topic_partition: TopicPartition) -> SendOperation:
+        return producer.send_one(partition=topic_partition.partition)
+
+    def _await_outcomes(self, is_over: Callable[[], bool]) -> None:
+        """Run the world until every record has its outcome: each producer stops trying after its delivery time-out."""
+        world = self._cluster.world
+        while not is_over() and any(not producer.is_done for producer in self._cluster.producers):
+            world.run_to(world.now_us + _LOOK_US)

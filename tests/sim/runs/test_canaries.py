@@ -1,0 +1,42 @@
+"""A healed cluster takes a record of each producer in every partition, and consumers read it."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.canaries import TRIES
+from sim.run import RunResult, run_scenario
+from sim.scenario.loading import parse_scenario
+
+SCENARIO = """\
+scenario: serves-again
+warm_up: 500ms
+duration: 1s
+converge: 10s
+canaries: true
+topics:
+  t: {partitions: 3, replicas: 2, config: {min.insync.replicas: 2}}
+producers:
+  - {topic: t, rate: 20/s, clients: 2, size: 200 B}
+consumers:
+  - {topic: t}
+"""
+
+
+def run(text: str) -> RunResult:
+    return run_scenario(parse_scenario(text, "serves-again.yaml"), 1)
+
+
+def test_each_producer_gets_a_record_into_each_partition() -> None:
+    with_canaries, without = run(SCENARIO), run(SCENARIO.replace("canaries: true", "canaries: false"))
+    assert not with_canaries.violations and not without.violations
+    assert with_canaries.operations["ok"] - without.operations["ok"] == 2 * 3
+
+
+@pytest.mark.parametrize("reason", ["max.message.bytes: 100", "message.timestamp.before.max.ms: 0"])
+def test_a_cluster_that_refuses_all_is_noticed_and_every_producer_and_partition_named(reason: str) -> None:
+    broken = run(SCENARIO.replace("config: {", f"config: {{{reason}, ")).violations
+    assert {violation.checker for violation in broken} == {"canaries"}
+    named = {tuple(violation.what.split()[:2]) for violation in broken}
+    assert named == {(f"t-{number}:", f"producer-{each}") for number in range(3) for each in (1, 2)}
+    assert all(f"in {TRIES} tries" in violation.what for violation in broken)
