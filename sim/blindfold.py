@@ -43,51 +43,51 @@ class Blindfold:
         return self._packets.unchecked > 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_observes(shell, observes)
 
     def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_step(shell, events, effects)
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_sent(shell, effect, target)
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_accepted(shell, exchange)
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_answered(shell, call, body)
 
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_begun(shell, policy)
 
     def on_sought(self, shell: Shell, topic_partition: TopicPartition, start: Start) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_sought(shell, topic_partition, start)
 
     def on_told(self, shell: Shell, effect: ConsumerEffect) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_told(shell, effect)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_reply(shell, exchange, body)
 
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_idle_reply(shell, body)
 
     def on_metadata(self, node: Node) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_metadata(node)
 
     def on_acknowledged(self, partition: str) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_acknowledged(partition)
 
     def on_failure(self, shell: Shell, error: Exception) -> None:
@@ -96,9 +96,9 @@ class Blindfold:
             self._watcher.on_failure(shell, error)
 
     def on_stop(self, shell: Shell, reason: str) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_stop(shell, reason)
 
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
-        if not self.is_on:
+        if not self._packets.unchecked:
             self._watcher.on_end(shell, lost_power=lost_power, in_order=in_order)

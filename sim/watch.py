@@ -14,7 +14,7 @@ from cluster.core.client.producer import ProducerCore
 from cluster.core.connection.outgoing import Answer
 from cluster.core.controller.controller import Controller
 from cluster.core.effects import Observe, Send
-from cluster.core.events import Event
+from cluster.core.events import Event, Response
 from cluster.core.messages import (
     CONTROLLER_ID,
     AlterPartitionRequest,
@@ -41,6 +41,11 @@ from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
 from sim.world.packets import Exchange
 from storage.errors import StorageError
+
+# A constant, because a union written in a check would be built for each step.
+CLIENT_CORES = (ProducerCore, ConsumerCore)
+# The observations that nearly all steps have, of which only the witness of the logs makes something.
+FREQUENT = ("replica.appended", "replica.high_watermark")
 
 
 @final
@@ -74,11 +79,14 @@ class Watch:
             if observe.kind == "replica.truncated":
                 self._lookout.on_truncated(str(dict(observe.fields)["topic_partition"]))
         self._witness.on_observes(shell, observes)
-        self._lag.on_observes(shell, observes)
+        rare = [observe for observe in observes if observe.kind not in FREQUENT]
+        if rare:
+            self._lag.on_observes(shell, rare)
         if isinstance(shell, Node):
-            self._metadata.on_observes(shell, observes)
+            if rare:
+                self._metadata.on_observes(shell, rare)
             # A proposal of this step leaves after its observations.
-            if all(observe.kind != "isr.proposed" for observe in observes):
+            if self._proposals.are_watched and "isr.proposed" not in [observe.kind for observe in rare]:
                 self._look_at_proposals(shell)
         self._report_excuses()
         self._lookout.look()
@@ -92,6 +100,8 @@ class Watch:
 
     def _report_excuses(self) -> None:
         excuses = self._jury.ghost.excuses
+        if self._reported_excuses == len(excuses):
+            return
         assert self._reported_excuses <= len(excuses), (self._reported_excuses, len(excuses))
         for excuse in excuses[self._reported_excuses :]:
             until = "the end" if excuse.end == NO_END else f"{excuse.end} (excl.)"
@@ -101,11 +111,13 @@ class Watch:
 
     def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
         """Show those who judge steps as a whole what a core took and what came of it."""
-        self._leaders.on_step(shell, events, effects)
-        if isinstance(shell.core, Controller):
-            self._stops.on_step(events, effects, shell.core.pending_image)
-        if isinstance(shell.core, ProducerCore | ConsumerCore):
-            retry_ms = shell.clock.now_ms() + shell.core.config.retry_backoff_ms
+        core = shell.core
+        if isinstance(core, Broker):
+            self._leaders.on_step(shell, core, events, effects)
+        elif isinstance(core, Controller):
+            self._stops.on_step(events, effects, core.pending_image)
+        elif isinstance(core, CLIENT_CORES) and type(events[0]) is Response:
+            retry_ms = shell.clock.now_ms() + core.config.retry_backoff_ms
             self._sends.on_step((shell.name, shell.life_number), events, retry_ms)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
@@ -133,7 +145,7 @@ class Watch:
         """Receives a call as it leaves a core."""
         self._calls.on_sent(shell, effect, target)
         self._positions.on_sent(shell.name, effect.call, effect.body)
-        if isinstance(shell.core, ProducerCore | ConsumerCore):
+        if isinstance(shell.core, CLIENT_CORES):
             client, known_epoch = (shell.name, shell.life_number), partial(_known_epoch, shell.core)
             self._sends.on_sent(client, effect.call, effect.body, shell.clock.now_ms(), known_epoch)
         if isinstance(effect.body, FetchRequest) and effect.body.replica_id >= 0:

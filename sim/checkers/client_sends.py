@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, final
 
+from cluster.core.connection.codec import STREAM_RESPONSES
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response
 from cluster.core.messages import (
     FetchRequest,
-    FetchResponse,
     ProduceRequest,
-    ProduceResponse,
     RequestBody,
     TopicPartition,
 )
@@ -108,7 +107,7 @@ class ClientSends:
     def _on_answer(
         self, client: Client, asked: dict[TopicPartition, tuple[Asked, int]], body: object, retry_ms: int
     ) -> None:
-        if not isinstance(body, ProduceResponse | FetchResponse):
+        if not isinstance(body, STREAM_RESPONSES):
             return
         for answer in body.partitions:
             if answer.topic_partition not in asked:

@@ -42,7 +42,7 @@ class LeaderState(NamedTuple):
     high_watermark: int
     min_insync_replicas: int
     lag_time_max_ms: int
-    # The broker epochs of the active followers.
+    # The broker epochs of the active followers that are neither committed members nor joiners.
     active: Mapping[int, int]
 
 
@@ -125,13 +125,18 @@ class LeaderAccount:
         is_caught_up = is_at_end or now_ms - known.caught_up_ms <= state.lag_time_max_ms
         return is_caught_up and state.active.get(broker, -1) == known.broker_epoch
 
-    def due(self, state: LeaderState, now_ms: int) -> int:
-        """Returns the high watermark that the leader may have by now; it may be below the one that it has."""
+    def due(self, state: LeaderState, own_end: int, now_ms: int) -> int:
+        """Returns the high watermark that the leader may have by now; it may be below the one that it has.
+
+        `own_end` is the log end that the leader counts for itself.
+        """
         if len(state.committed) < min(state.min_insync_replicas, len(self.followers) + 1):
             return 0
-        waited_for = [each for each in self.followers if self.waits_for(each, state, now_ms)]
-        ends = [self.followers[each].progress.log_end_offset for each in waited_for]
-        return min([state.own_end_offset, *ends])
+        due = own_end
+        for broker, known in self.followers.items():
+            if known.progress.log_end_offset < due and self.waits_for(broker, state, now_ms):
+                due = known.progress.log_end_offset
+        return due
 
 
 @final
@@ -172,7 +177,7 @@ class FollowerProgress:
         if may_rise or step.has_appended:
             is_known = not (step.is_long and state.is_flush_promised)
             own_end = state.own_end_offset if is_known else account.state.own_end_offset
-            self._judge_due(key, account, state._replace(own_end_offset=own_end), step.now_ms)
+            self._judge_due(key, state, account.due(state, own_end, step.now_ms))
         account.state = state
 
     def _judge_new(self, key: tuple[int, int, str], state: LeaderState) -> None:
@@ -189,16 +194,19 @@ class FollowerProgress:
             account.forget_caught_up(before.committed - state.committed - before.leavers)
         elif step.refused_joiner:
             account.forget_caught_up(before.joiners)
-        rose = [
-            account.count(fetch, step, state) for fetch in step.fetches if fetch.broker in account.followers
-        ]
+        may_rise = state.partition_epoch != before.partition_epoch
+        for fetch in step.fetches:
+            if fetch.broker in account.followers and account.count(fetch, step, state):
+                may_rise = True
         # A roll flushes too, in the step of an append; that of a repeated batch is followed by the end of a flush.
         has_flushed = state.flushed_ms != before.flushed_ms and state.own_end_offset > before.own_end_offset
-        return any(rose) or has_flushed or state.partition_epoch != before.partition_epoch
+        return may_rise or has_flushed
 
     def _follow_replicas(self, account: LeaderAccount, state: LeaderState) -> None:
         """Takes over the assigned replicas: nothing is known of new ones."""
         known = account.followers
+        if known.keys() == state.followers.keys():
+            return
         account.followers = {
             broker: known.get(broker) or Follower(progress) for broker, progress in state.followers.items()
         }
@@ -212,10 +220,7 @@ class FollowerProgress:
                 self._report(self.name, key, state, what)
             known.progress = progress
 
-    def _judge_due(
-        self, key: tuple[int, int, str], account: LeaderAccount, state: LeaderState, now_ms: int
-    ) -> None:
-        due = account.due(state, now_ms)
+    def _judge_due(self, key: tuple[int, int, str], state: LeaderState, due: int) -> None:
         if state.high_watermark < due:
             ends = {broker: each.log_end_offset for broker, each in state.followers.items()}
             what = (

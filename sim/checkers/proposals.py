@@ -72,6 +72,11 @@ class Proposals:
         """Whether any proposal may have no answer."""
         return bool(self._open)
 
+    @property
+    def are_watched(self) -> bool:
+        """Whether any leader has made a proposal whose outcome is not settled yet."""
+        return bool(self._last)
+
     def on_sent(
         self, life: Life, call: int, body: AlterPartitionRequest, waits_for: tuple[int, ...] = ()
     ) -> None:
@@ -100,7 +105,7 @@ class Proposals:
             del self._open[life]
         if proposed is None or not isinstance(body, AlterPartitionResponse):
             return
-        last = self._last[life].get(proposed[0])
+        last = self._last.get(life, {}).get(proposed[0])
         if last is not None and last.call == call:
             last.is_accepted = body.error is ErrorCode.NONE
             last.refused_us = self._jury.now_us() if body.error in _REFUSALS else None
@@ -127,6 +132,8 @@ class Proposals:
                 self._jury.report(self.outcome_name, f"{topic_partition}: leader {life[0]} {what}")
             if what or last.is_accepted or replica.partition_epoch != last.partition_epoch:
                 del lasting[topic_partition]
+        if not lasting:
+            del self._last[life]
 
     def _wrong_outcome(self, last: Proposal, replica: LeaderView, calm_since_us: int) -> str:
         """Returns what the leader has made of its last proposal, if it is wrong."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
 from cluster.core.broker.broker import Broker
+from cluster.core.connection.codec import STREAM_REQUESTS
 from cluster.core.effects import Observe, Reply, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Request, Response
@@ -14,7 +15,6 @@ from cluster.core.messages import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
-    ProduceRequest,
     TopicPartition,
 )
 from cluster.core.metadata.image import MetadataImage
@@ -33,6 +33,26 @@ Answers = Mapping[int, FetchResponse]
 
 
 @final
+class Outcome:
+    """What the effects of a step say: the partitions whose epoch began and that took appends, and the answers."""
+
+    __slots__ = ("answers", "appended", "begun", "has_observed", "has_stopped")
+
+    def __init__(self) -> None:
+        self.begun: set[str] = set()
+        self.appended: set[str] = set()
+        self.answers: dict[int, FetchResponse] = {}
+        self.has_observed = self.has_stopped = False
+
+    def add(self, observe: Observe) -> None:
+        self.has_observed = True
+        if observe.kind == "replica.appended":
+            self.appended.add(str(dict(observe.fields)["topic_partition"]))
+        elif observe.kind == "replica.became_leader":
+            self.begun.add(str(dict(observe.fields)["topic_partition"]))
+
+
+@final
 class LeaderWitness:
     """Watches the brokers that lead."""
 
@@ -42,50 +62,59 @@ class LeaderWitness:
     def on_end(self, broker: int) -> None:
         self._progress.on_end(broker)
 
-    def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
+    def on_step(self, shell: Shell, core: Broker, events: Sequence[Event], effects: Sequence[object]) -> None:
         """Receives what a broker's core took in one step, and the effects of that."""
-        core = shell.core
-        if not isinstance(core, Broker) or _is_of_a_follower(events):
+        if _is_of_a_follower(events):
             return
-        observes: list[Observe] = []
-        answers: dict[int, FetchResponse] = {}
-        for effect in effects:
-            if isinstance(effect, Observe):
-                observes.append(effect)
-            elif isinstance(effect, Reply):
-                if isinstance(effect.body, FetchResponse):
-                    answers[effect.call] = effect.body
-            elif isinstance(effect, Stop):
-                # What has broken a core, such as a record that cannot be read, leaves its step unfinished.
-                return
+        outcome = _outcome_of(effects)
+        # What has broken a core, such as a record that cannot be read, leaves its step unfinished.
+        if outcome.has_stopped:
+            return
         fetches = _fetches_of_followers(events)
-        if not observes and not fetches and type(events[0]) is Request:
+        if not outcome.has_observed and not fetches and type(events[0]) is Request:
             return
-        replicas = core.replicas()
+        counted, refused = _counted(fetches, outcome.answers), _refused_joiners(events)
+        replicas, now_ms = core.replicas(), shell.clock.now_ms()
         asked = _asked(events)
-        named = list(replicas) if asked is None else [each for each in asked if each in replicas]
-        for topic_partition in named:
-            replica = replicas[topic_partition]
+        for topic_partition in replicas if asked is None else asked:
+            replica = replicas.get(topic_partition)
+            if replica is None:
+                continue
             key = (shell.node_id, shell.life_number, replica.name)
             if replica.leader is None or replica.log.online.reason is not None:
                 self._progress.on_follows(key)
                 continue
-            state = _state(replica, replica.leader, core.image)
             step = StepSeen(
-                now_ms=shell.clock.now_ms(),
-                fetches=_counted(topic_partition, fetches, answers),
-                is_new=_has(observes, "replica.became_leader", replica.name),
+                now_ms=now_ms,
+                fetches=counted.get(topic_partition, ()),
+                is_new=replica.name in outcome.begun,
                 is_long=len(events) > 1,
                 is_mixed=len(events) > len(fetches) > 0,
-                has_appended=_has(observes, "replica.appended", replica.name),
-                refused_joiner=_is_refusal(events, topic_partition),
+                has_appended=replica.name in outcome.appended,
+                refused_joiner=topic_partition in refused,
             )
-            self._progress.on_step(key, replica.leader, state, step)
+            self._progress.on_step(key, replica.leader, _state(replica, replica.leader, core.image), step)
 
 
 def _is_of_a_follower(events: Sequence[Event]) -> bool:
     """Whether a step takes what its broker has fetched, and nothing else: that changes nothing that it leads."""
-    return all([type(event) is Response and type(event.body) is FetchResponse for event in events])
+    for event in events:
+        if type(event) is not Response or type(event.body) is not FetchResponse:
+            return False
+    return True
+
+
+def _outcome_of(effects: Sequence[object]) -> Outcome:
+    outcome = Outcome()
+    for effect in effects:
+        if type(effect) is Observe:
+            outcome.add(effect)
+        elif type(effect) is Reply:
+            if type(effect.body) is FetchResponse:
+                outcome.answers[effect.call] = effect.body
+        elif type(effect) is Stop:
+            outcome.has_stopped = True
+    return outcome
 
 
 def _fetches_of_followers(events: Iterable[Event]) -> list[tuple[int, FetchRequest]]:
@@ -102,23 +131,23 @@ def _asked(events: Iterable[Event]) -> dict[TopicPartition, None] | None:
     for event in events:
         if type(event) is not Request:
             return None
-        if isinstance(event.body, FetchRequest | ProduceRequest):
+        if isinstance(event.body, STREAM_REQUESTS):
             asked |= dict.fromkeys([each.topic_partition for each in event.body.partitions])
     return asked
 
 
-def _counted(topic_partition: TopicPartition, fetches: Fetches, answers: Answers) -> list[CountedFetch]:
-    """Returns the fetches of the partition that count: those that wait, and those with an answer that is no refusal."""
-    counted: list[CountedFetch] = []
+def _counted(fetches: Fetches, answers: Answers) -> dict[TopicPartition, list[CountedFetch]]:
+    """Returns the fetches that count, by partition: those that wait, and those with an answer that is no refusal."""
+    counted: dict[TopicPartition, list[CountedFetch]] = {}
     for call, request in fetches:
         answer = answers.get(call)
         parts = None if answer is None else {each.topic_partition: each for each in answer.partitions}
         for asked in request.partitions:
-            if asked.topic_partition != topic_partition:
-                continue
+            topic_partition = asked.topic_partition
             part = None if parts is None else parts.get(topic_partition)
             if parts is None or (part is not None and _is_promise(part)):
-                counted.append(CountedFetch(request.replica_id, asked.fetch_offset, request.broker_epoch))
+                fetch = CountedFetch(request.replica_id, asked.fetch_offset, request.broker_epoch)
+                counted.setdefault(topic_partition, []).append(fetch)
     return counted
 
 
@@ -126,33 +155,34 @@ def _is_promise(answer: FetchPartitionResponse) -> bool:
     return answer.error is ErrorCode.NONE and answer.diverging is None
 
 
-def _has(observes: Iterable[Observe], kind: str, partition: str) -> bool:
-    return any(each.kind == kind and dict(each.fields)["topic_partition"] == partition for each in observes)
-
-
-def _is_refusal(events: Iterable[Event], topic_partition: TopicPartition) -> bool:
-    return any(
-        type(event) is Response
-        and isinstance(event.body, AlterPartitionResponse)
-        and event.body.topic_partition == topic_partition
-        and event.body.error is ErrorCode.INELIGIBLE_REPLICA
+def _refused_joiners(events: Iterable[Event]) -> list[TopicPartition]:
+    """Returns the partitions whose leaders are told that the joiner of their proposal may not join."""
+    return [
+        event.body.topic_partition
         for event in events
-    )
+        if type(event) is Response
+        and isinstance(event.body, AlterPartitionResponse)
+        and event.body.error is ErrorCode.INELIGIBLE_REPLICA
+    ]
 
 
 def _state(replica: Replica, leader: Leader, image: MetadataImage) -> LeaderState:
     isr, log = leader.isr, replica.log.local
-    committed = committed_isr(isr)
-    followers = {
-        number: Progress(each.log_end_offset, each.last_caught_up_ms, each.broker_epoch)
-        for number, each in leader.followers.items()
-    }
+    committed, joiners = committed_isr(isr), _NOBODY
+    if isinstance(isr, PendingExpandIsr):
+        joiners = frozenset([isr.joiner])
     is_promised = log.config.flush_messages == 1
+    followers: dict[int, Progress] = {}
+    active: dict[int, int] = {}
+    for number, each in leader.followers.items():
+        followers[number] = Progress(each.log_end_offset, each.last_caught_up_ms, each.broker_epoch)
+        if number not in committed.isr and number not in joiners and image.is_active(number):
+            active[number] = image.broker_epoch(number)
     return LeaderState(
         leader_epoch=replica.leader_epoch,
         partition_epoch=committed.partition_epoch,
         committed=committed.isr,
-        joiners=frozenset([isr.joiner]) if isinstance(isr, PendingExpandIsr) else _NOBODY,
+        joiners=joiners,
         leavers=isr.leavers if isinstance(isr, PendingShrinkIsr) else _NOBODY,
         followers=followers,
         log_end_offset=log.log_end_offset,
@@ -162,5 +192,5 @@ def _state(replica: Replica, leader: Leader, image: MetadataImage) -> LeaderStat
         high_watermark=replica.log.marks.high_watermark,
         min_insync_replicas=log.config.min_insync_replicas,
         lag_time_max_ms=leader.lag_time_max_ms,
-        active={number: image.broker_epoch(number) for number in followers if image.is_active(number)},
+        active=active,
     )
