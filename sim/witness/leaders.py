@@ -45,6 +45,7 @@ class Outcome:
         self.has_observed = self.has_stopped = False
 
     def add(self, observe: Observe) -> None:
+        """Note what the step has told of itself."""
         self.has_observed = True
         if observe.kind == "replica.appended":
             self.appended.add(str(dict(observe.fields)["topic_partition"]))

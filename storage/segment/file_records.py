@@ -66,6 +66,8 @@ HeaderFields = tuple[int, ...]
 # Where a batch is: a block of the file, the place in the block, the position in the file, the size in bytes.
 Frame = tuple[bytes, int, int, int]
 _BASE_OFFSET: Final = struct.Struct(">q")
+# The base offset, and the size field after it.
+_FRAME: Final = struct.Struct(">qi")
 
 
 @quickly_made
@@ -274,7 +276,7 @@ class FileRecords:
         """
         before: Frame | None = None
         # Headers are read whole only where they decide: a search passes many batches.
-        for frame in self._frames(start, None, with_bodies=False):
+        for frame in self._frames(start, None, with_bodies=False, below=target_offset):
             (base_offset,) = _BASE_OFFSET.unpack_from(frame[0], frame[1])
             if base_offset >= target_offset:
                 if base_offset > target_offset and before is not None:
@@ -464,8 +466,12 @@ class FileRecords:
         read.size_bytes = batch.size_bytes
         return read
 
-    def _frames(self, start: int, end: int | None, *, with_bodies: bool) -> Iterator[Frame]:
-        """Frame [start, end) by size fields (FR8)."""
+    def _frames(
+        self, start: int, end: int | None, *, with_bodies: bool, below: int | None = None
+    ) -> Iterator[Frame]:
+        """Frame [start, end) by size fields (FR8); of those that begin below offset `below`, in a row, perhaps only the
+        last.
+        """
         limit = self.size_bytes if end is None else end
         position, block, block_position, block_bytes = start, b"", start, FIRST_BLOCK_BYTES
         while position < limit - HEADER_SIZE_UP_TO_MAGIC:
@@ -481,6 +487,11 @@ class FileRecords:
                     return
                 needed = size_bytes if with_bodies else min(size_bytes, HEADER_SIZE)
             if present >= needed:
+                if below is not None and (
+                    passed_bytes := _pass_below(block, at, limit - block_position, below)
+                ):
+                    position += passed_bytes
+                    continue
                 yield block, at, position, size_bytes
                 position += size_bytes
                 continue
@@ -494,6 +505,25 @@ class FileRecords:
     def _bad_size(self, position: int, size_field: int) -> CorruptBatch:
         reason = f"a size field of {size_field}, below the least of {MIN_SIZE_FIELD}"
         return CorruptBatch(self._path, position, reason)
+
+
+def _pass_below(block: bytes, at: int, end: int, target_offset: int) -> int:
+    """Returns how many bytes after the one at `at` the last batch begins that is still below `target_offset`.
+
+    That is the last in a row whose whole headers are in the block and which are sound, before the records end at `end`.
+    """
+    first, last_header, unpack = at, len(block) - HEADER_SIZE, _FRAME.unpack_from
+    base_offset, size_field = unpack(block, at)
+    while base_offset < target_offset:
+        following = at + LOG_OVERHEAD + size_field
+        if following > last_header:
+            break
+        base_offset, size_field = unpack(block, following)
+        is_whole = following + LOG_OVERHEAD + size_field <= end
+        if base_offset >= target_offset or size_field < MIN_SIZE_FIELD or not is_whole:
+            break
+        at = following
+    return at - first
 
 
 def _place_of(batch: RecordBatch) -> LogOffsetPosition:

@@ -232,3 +232,31 @@ def test_fr8c_the_walk_of_headers_names_a_size_field_below_14(size_field: int) -
     next(walk)
     with pytest.raises(CorruptBatch, match=f"a size field of {size_field},"):
         next(walk)
+
+
+def plain_search(content: bytes, target_offset: int) -> int | None:
+    """Search by FR12 as it is written, in sound batches. Returns the position of what is found."""
+    batches = [RecordBatch(content, position, len(content)) for position in plain_walk(content)[0]]
+    at_or_above = [number for number, batch in enumerate(batches) if batch.base_offset >= target_offset]
+    first = at_or_above[0] if at_or_above else len(batches)
+    if first < len(batches) and batches[first].base_offset == target_offset:
+        return batches[first].position
+    if first and batches[first - 1].last_offset >= target_offset:
+        return batches[first - 1].position
+    return batches[first].position if first < len(batches) else None
+
+
+@pytest.mark.parametrize("block_bytes", [1, 300, 1 << 14])
+@pytest.mark.parametrize("cut_bytes", [0, 1, 40])
+def test_fr12_a_search_over_many_batches_finds_what_a_look_at_each_finds(
+    block_bytes: int, cut_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage.segment.file_records, "FIRST_BLOCK_BYTES", block_bytes)
+    rising = [batch_of(offset, offset + 2) for offset in range(0, 60, 4)]
+    content = b"".join([*rising, batch_of(30, 31), batch_of(90, 99), batch_of(95, 97)])
+    content = content[: len(content) - cut_bytes]
+    records = holding(content)
+    for target_offset in range(100):
+        found = records.search_for_offset_with_size(target_offset)
+        position = None if found is None else found.position
+        assert position == plain_search(content, target_offset), target_offset
