@@ -66,16 +66,13 @@ class ClientSends:
         self, client: Client, call: int, body: RequestBody, now_ms: int, known_epoch: KnownEpoch
     ) -> None:
         """Receives a request as it leaves a client."""
-        asked = {topic_partition: each for topic_partition, each in _asked(body)}
-        if not asked:
-            return
-        for each in asked.values():
+        asked: dict[TopicPartition, tuple[Asked, int]] = {}
+        for topic_partition, each in _asked(body):
             self._judge_first(client, each)
             self._judge_hasty(client, each, now_ms)
-        known = {
-            topic_partition: (each, known_epoch(topic_partition)) for topic_partition, each in asked.items()
-        }
-        self._open.setdefault(client, {})[call] = known
+            asked[topic_partition] = each, known_epoch(topic_partition)
+        if asked:
+            self._open.setdefault(client, {})[call] = asked
 
     def _judge_first(self, client: Client, asked: Asked) -> None:
         if asked.producer[0] < 0 or self._proven.get((client, asked.partition)) == asked.producer:
@@ -89,8 +86,8 @@ class ClientSends:
                     return
 
     def _judge_hasty(self, client: Client, asked: Asked, now_ms: int) -> None:
-        refused = self._refused.get(client, {})
-        if asked in refused and now_ms < refused.pop(asked):
+        refused = self._refused.get(client)
+        if refused and asked in refused and now_ms < refused.pop(asked):
             what = "asks again at once for what was refused without news of the leader"
             self._jury.report(self.hasty_name, f"{asked.partition}: {client[0]} {what}, {asked.place}")
 

@@ -100,11 +100,15 @@ class FileNode:
     def read(self, position: int, size: int) -> bytes:
         """Returns up to `size` bytes from `position`; fewer at the end of the file."""
         assert position >= 0 <= size, (position, size)
-        end = min(position + size, self.length)
+        end = position + size
+        if end > self.length:
+            end = self.length
         if position >= end:
             return b""
-        data = bytes(memoryview(self.memory)[position : min(end, self.data_end)])
-        return data if len(data) == end - position else data + bytes(end - position - len(data))
+        if end <= self.data_end:
+            return bytes(memoryview(self.memory)[position:end])
+        data = bytes(memoryview(self.memory)[position : self.data_end])
+        return data + bytes(end - position - len(data))
 
     def write(self, sequence: int, position: int, data: Buffer) -> None:
         """Write into the page cache and remember the change, which is pending."""

@@ -116,16 +116,18 @@ class SimFile:
 
     def _read(self, position: int, size: int) -> bytes:
         """Returns what is there; a buggify point may stop the first call early, so that a second one reads the rest."""
-        points = None if self._life.sees_through else self._cache.points
+        if self._life.sees_through:
+            return self._node.read(position, size)
+        points = self._cache.points
         first = size if points is None else points.first_read(size)
         data = self._node.read(position, first)
-        self._count_read(len(data))
+        self._cache.meter.call(len(data))
         if first == size or len(data) < first:
             return data
         # A disk may have begun to fail meanwhile: then the caller gets nothing.
         self._strike_read()
         rest = self._node.read(position + first, size - first)
-        self._count_read(len(rest))
+        self._cache.meter.call(len(rest))
         assert len(data) + len(rest) <= size, (position, size, first)
         return data + rest
 
@@ -235,10 +237,6 @@ class SimFile:
         stop = self._cache.strike("read", self._path)
         if stop is not None:
             stop.end()
-
-    def _count_read(self, size_bytes: int) -> None:
-        if not self._life.sees_through:
-            self._cache.meter.call(size_bytes)
 
     def _check_writable(self) -> None:
         self._check("write")

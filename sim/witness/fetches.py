@@ -39,16 +39,21 @@ class FetchWitness:
     def on_answer(self, node_id: int, core: object, request: FetchRequest, body: FetchResponse) -> None:
         """Show an answer as it leaves the node, each partition that was answered without an error."""
         for asked, answer in zip(request.partitions, body.partitions, strict=False):
-            epoch, name = asked.current_leader_epoch, str(answer.topic_partition)
-            if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE and name in self._names:
+            epoch = asked.current_leader_epoch
+            if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._look_at_range(node_id, core, asked, answer)
-            if epoch < 0 or answer.error is not ErrorCode.NONE or not self._lives.is_present(node_id, name):
+            if epoch < 0 or answer.error is not ErrorCode.NONE:
                 continue
             # Nearly all answers are of the epoch that was asked for, and there is nothing to judge then.
             if epoch != answer.leader_epoch:
-                self._jury.see(Fetched(node_id, name, request.replica_id, epoch, answer.leader_epoch))
-            if asked.last_fetched_epoch >= 0 and name in self._names and isinstance(core, Broker):
+                name = str(answer.topic_partition)
+                if self._lives.is_present(node_id, name):
+                    self._jury.see(Fetched(node_id, name, request.replica_id, epoch, answer.leader_epoch))
+            if asked.last_fetched_epoch >= 0 and isinstance(core, Broker):
                 self._look_at_divergence(node_id, core, asked, answer)
+
+    def _is_watched(self, node_id: int, name: str) -> bool:
+        return name in self._names and self._lives.is_present(node_id, name)
 
     def _look_at_range(
         self, node_id: int, core: object, asked: FetchPartition, answer: FetchPartitionResponse
@@ -57,7 +62,7 @@ class FetchWitness:
         replica = core.replicas().get(answer.topic_partition) if isinstance(core, Broker) else None
         if replica is None or replica.leader is None or replica.leader_epoch != answer.leader_epoch:
             return
-        if self._lives.is_present(node_id, replica.name):
+        if self._is_watched(node_id, replica.name):
             self._jury.see(
                 OutOfRange(
                     node_id,
@@ -81,6 +86,8 @@ class FetchWitness:
         log, told = replica.log, answer.diverging
         is_latest = asked.last_fetched_epoch == log.epochs.latest_epoch
         if told is None and is_latest and asked.fetch_offset <= log.log_end_offset:
+            return
+        if not self._is_watched(node_id, replica.name):
             return
         self._jury.see(
             DivergenceJudged(

@@ -27,14 +27,17 @@ class FlushWitness:
         core, broker = shell.core, shell.node_id
         if not isinstance(core, Broker) or self._logs.disk(broker).deceives:
             return
+        replicas = core.replicas()
         for asked in request.partitions:
-            replica, name = core.replicas().get(asked.topic_partition), str(asked.topic_partition)
-            if replica is None or name not in self._names or self._logs.is_compacted(name):
+            replica = replicas.get(asked.topic_partition)
+            if replica is None:
                 continue
-            local, key = replica.log.local, (broker, shell.life_number, name)
+            local, name = replica.log.local, replica.name
+            key = (broker, shell.life_number, name)
             point = min(local.recovery_point, local.log_end_offset)
-            is_present = self._logs.lives.is_present(broker, name)
-            if not is_present or point == self._shown.get(key):
+            if point == self._shown.get(key) or name not in self._names or self._logs.is_compacted(name):
+                continue
+            if not self._logs.lives.is_present(broker, name):
                 continue
             self._shown[key] = point
             loses_from = self._logs.reader(broker, name).first_not_durable()

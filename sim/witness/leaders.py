@@ -74,9 +74,10 @@ class LeaderWitness:
         fetches = _fetches_of_followers(events)
         if not outcome.has_observed and not fetches and type(events[0]) is Request:
             return
-        counted, refused = _counted(fetches, outcome.answers), _refused_joiners(events)
+        counted = _counted(fetches, outcome.answers) if fetches else {}
+        is_long, is_mixed = len(events) > 1, len(events) > len(fetches) > 0
         replicas, now_ms = core.replicas(), shell.clock.now_ms()
-        asked = _asked(events)
+        asked, refused = _asked(events), _refused_joiners(events)
         for topic_partition in replicas if asked is None else asked:
             replica = replicas.get(topic_partition)
             if replica is None:
@@ -85,15 +86,11 @@ class LeaderWitness:
             if replica.leader is None or replica.log.online.reason is not None:
                 self._progress.on_follows(key)
                 continue
+            is_new, has_appended = replica.name in outcome.begun, replica.name in outcome.appended
             step = StepSeen(
-                now_ms=now_ms,
-                fetches=counted.get(topic_partition, ()),
-                is_new=replica.name in outcome.begun,
-                is_long=len(events) > 1,
-                is_mixed=len(events) > len(fetches) > 0,
-                has_appended=replica.name in outcome.appended,
-                refused_joiner=topic_partition in refused,
-            )
+                now_ms, counted.get(topic_partition, ()), is_new, is_long, is_mixed, has_appended,
+                topic_partition in refused,
+            )  # fmt: skip
             self._progress.on_step(key, replica.leader, _state(replica, replica.leader, core.image), step)
 
 
