@@ -217,7 +217,9 @@ class Run:
         if reached is not None:
             watch = WatchedPoints(watch, reached)
         self.blindfold = Blindfold(watch)
-        self.cluster = Cluster(scenario, self.world, self.trace, self.history, self.blindfold, machines)
+        # Where no bit flips it would only pass on what the run shows.
+        watcher = self.blindfold if flips_bits else watch
+        self.cluster = Cluster(scenario, self.world, self.trace, self.history, watcher, machines)
         self.blindfold.follow(self.cluster.network.counts)
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()
