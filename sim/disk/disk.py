@@ -324,6 +324,8 @@ class SimDisk:
         node = durable_node(self._cache.root, path)
         if not isinstance(node, FileNode):
             raise missing(path)
+        if not node.changes:
+            return node.read(0, node.length)
         twin = node.duplicate()
         keep_chosen(twin, lambda sequence: False)
         return twin.read(0, twin.length)

@@ -418,7 +418,9 @@ class Shell:
             assert chosen is not None, f"{self.name} has no address"
             target = chosen
         if self.points is not None:
-            effect = replace(effect, body=self.points.request(effect.body))
+            body = self.points.request(effect.body)
+            # Few requests are changed, and a copy of the effect takes long.
+            effect = effect if body is effect.body else replace(effect, body=body)
         self._watcher.on_sent(self, effect, target)
         self._dialer.send(effect, target)
 

@@ -36,6 +36,8 @@ class DiskLogs:
         self.lives = TopicLives()
         self._eyes = {broker: DiskEye(disk) for broker, disk in disks.items()}
         self._readers: dict[tuple[int, str], LogReader] = {}
+        # By reader: the version of the disk's names for which no other directory can be that of its log.
+        self._settled: dict[tuple[int, str], int] = {}
         self._compacted: dict[str, CompactedPartition] = {}
 
     @property
@@ -96,8 +98,13 @@ class DiskLogs:
         if reader is not None and len(self._directories) == 1:
             # Its directory cannot be another one.
             return reader
+        version = self._eyes[broker].disk.names_version
+        if reader is not None and self._settled.get((broker, partition)) == version:
+            return reader
         if reader is None or reader.directory != self._directory_of(broker, partition):
             reader = self._readers[broker, partition] = self._new_reader(broker, partition)
+        if len(self._directories_with(broker, partition)) <= 1:
+            self._settled[broker, partition] = version
         return reader
 
     def first_as_late(
@@ -146,15 +153,20 @@ class DiskLogs:
         A directory that was offline when its topic was deleted still has the log of that one. One that failed while
         the log was made in it has an empty log beside the log that was made in the next.
         """
-        places = [join(directory, partition) for directory in self._directories]
-        if len(places) == 1:
-            return places[0]
-        file_system = self._eyes[broker].file_system
-        there = [place for place in places if file_system.exists(place)]
+        first = join(self._directories[0], partition)
+        if len(self._directories) == 1:
+            return first
+        there = self._directories_with(broker, partition)
         if len(there) > 1:
             there = [each for each in there if self._may_be_present(broker, partition, each)] or there
             there = [each for each in there if self._is_used(broker, each)] or there
-        return (there or places)[0]
+        return there[0] if there else first
+
+    def _directories_with(self, broker: int, partition: str) -> list[str]:
+        """Returns the directories of that name on the broker's disk."""
+        file_system = self._eyes[broker].file_system
+        places = [join(directory, partition) for directory in self._directories]
+        return [place for place in places if file_system.exists(place)]
 
     def _is_used(self, broker: int, directory: str) -> bool:
         """Whether a segment in the directory has bytes."""

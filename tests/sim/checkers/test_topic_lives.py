@@ -113,3 +113,17 @@ def test_a_directory_that_failed_while_the_log_was_made_in_it_does_not_have_the_
     )
     logs.lives.begin("t", "2f" * 16)
     assert logs.reader(1, "t-0").directory == "two/t-0"
+
+
+def test_a_log_is_read_where_its_directory_has_moved() -> None:
+    disk = SimDisk(Draws(1), lambda: 0)
+    file_system = disk.file_system(Life())
+    file_system.make_directory("one/t-0")
+    file_system.make_directory("two")
+    logs = DiskLogs(
+        Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda _: None), {1: disk}, ("one", "two")
+    )
+    assert logs.reader(1, "t-0").directory == "one/t-0"
+    assert logs.reader(1, "t-0") is logs.reader(1, "t-0")
+    file_system.rename("one/t-0", "two/t-0")
+    assert logs.reader(1, "t-0").directory == "two/t-0"
