@@ -216,11 +216,11 @@ class LogReader:
         """
         assert path == self._path, (path, self._path)
         file, start, number = self._opened(), self._position, self._file_number
-        data, position = file.read_at(start, _ALL), 0
+        data, position, has_places = file.read_at(start, _ALL), 0, bool(self.places)
         found: list[Mark] = []
         while position < len(data):
             fields, what = _look(data, position, check)
-            if check and not what and self.places and not self._follows(fields[0]):
+            if check and not what and has_places and not self._follows(fields[0]):
                 what = f"offset {fields[0]} follows {self._end - 1}"
             if what:
                 self.unsound = f"{path} at byte {start + position}: {what}"
@@ -231,7 +231,7 @@ class LogReader:
             size_bytes = fields[1] + _LOG_OVERHEAD
             self.places.append(Place(mark, path, number, start + position, size_bytes, fields[8]))
             found.append(mark)
-            self._end = mark.next_offset
+            self._end, has_places = mark.next_offset, True
             position += size_bytes
             self._position = start + position
         assert self._position == start + len(data), (path, self._position, start + len(data))

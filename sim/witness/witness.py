@@ -55,6 +55,8 @@ from storage.batch import iterate_batches
 
 Values = dict[str, int | str]
 ACKS_ALL = -1
+# The observations after which what a replica remembers of epochs and producers is looked at.
+_ROLES_AND_CUTS = frozenset({"replica.became_leader", "replica.became_follower", "replica.truncated"})
 # The name of the rules that no damage to a disk excuses.
 DAMAGE = "damage"
 
@@ -228,7 +230,7 @@ class Witness:
                 values = dict(observe.fields)
                 partition = str(values["topic_partition"])
                 if partition in self._names and self._is_present(node, partition):
-                    if observe.kind.startswith(("replica.became", "replica.truncated")):
+                    if observe.kind in _ROLES_AND_CUTS:
                         looked_at[partition] = None
                     handler(node, partition, values)
             elif observe.kind == "broker.started":
@@ -292,10 +294,11 @@ class Witness:
         broker = node.node_id
         reader = self._logs.reader(broker, partition)
         seen = reader.read_on(last_offset=int(values["last_offset"]))
-        if seen and self.jury.ghost.partition(partition).unjudged:
+        ghost = self.jury.ghost.partition(partition)
+        if seen and ghost.unjudged:
             self._judge_appended(broker, partition, reader, seen, int(values["first_offset"]))
         elif seen:
-            chain = self.jury.ghost.partition(partition).image(broker).chain
+            chain = ghost.image(broker).chain
             self._logs.remember(partition, reader, seen)
             marks = self._logs.whole(broker, partition, seen, chain.end)
             is_new_epoch = chain.last is None or chain.last.epoch != marks[-1].epoch
