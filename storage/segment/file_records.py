@@ -487,11 +487,12 @@ class FileRecords:
                     return
                 needed = size_bytes if with_bodies else min(size_bytes, HEADER_SIZE)
             if present >= needed:
-                if below is not None and (
-                    passed_bytes := _pass_below(block, at, limit - block_position, below)
-                ):
-                    position += passed_bytes
-                    continue
+                # All that can be passed over in a block is passed at its beginning.
+                if at == 0 and below is not None:
+                    passed_bytes = _pass_below(block, limit - block_position, below)
+                    if passed_bytes:
+                        position += passed_bytes
+                        continue
                 yield block, at, position, size_bytes
                 position += size_bytes
                 continue
@@ -507,13 +508,13 @@ class FileRecords:
         return CorruptBatch(self._path, position, reason)
 
 
-def _pass_below(block: bytes, at: int, end: int, target_offset: int) -> int:
-    """Returns how many bytes after the one at `at` the last batch begins that is still below `target_offset`.
+def _pass_below(block: bytes, end: int, target_offset: int) -> int:
+    """Returns where in a block, which begins with a batch, the last batch begins that is still below `target_offset`.
 
     That is the last in a row whose whole headers are in the block and which are sound, before the records end at `end`.
     """
-    first, last_header, unpack = at, len(block) - HEADER_SIZE, _FRAME.unpack_from
-    base_offset, size_field = unpack(block, at)
+    at, last_header, unpack = 0, len(block) - HEADER_SIZE, _FRAME.unpack_from
+    base_offset, size_field = unpack(block)
     while base_offset < target_offset:
         following = at + LOG_OVERHEAD + size_field
         if following > last_header:
@@ -523,7 +524,7 @@ def _pass_below(block: bytes, at: int, end: int, target_offset: int) -> int:
         if base_offset >= target_offset or size_field < MIN_SIZE_FIELD or not is_whole:
             break
         at = following
-    return at - first
+    return at
 
 
 def _place_of(batch: RecordBatch) -> LogOffsetPosition:
