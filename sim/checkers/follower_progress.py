@@ -69,6 +69,11 @@ class StepSeen(NamedTuple):
     # Whether the controller refused the joiner of the proposal because it may not join.
     refused_joiner: bool = False
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing was done to the partition itself: then only its state can have changed."""
+        return not (self.fetches or self.is_new or self.has_appended or self.refused_joiner)
+
 
 @final
 @dataclass(slots=True)
@@ -171,6 +176,8 @@ class FollowerProgress:
             if step.is_new:
                 self._judge_new(key, state)
             self._accounts[key] = (leader, LeaderAccount(state))
+            return
+        if step.is_quiet and state == account.state:
             return
         may_rise = self._follow(account, state, step)
         self._compare(key, account, state)

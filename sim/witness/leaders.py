@@ -77,7 +77,7 @@ class LeaderWitness:
         counted = _counted(fetches, outcome.answers) if fetches else {}
         is_long, is_mixed = len(events) > 1, len(events) > len(fetches) > 0
         replicas, now_ms = core.replicas(), shell.clock.now_ms()
-        asked, refused = _asked(events), _refused_joiners(events)
+        asked, refused, image = _asked(events), _refused_joiners(events), core.image
         for topic_partition in replicas if asked is None else asked:
             replica = replicas.get(topic_partition)
             if replica is None:
@@ -91,7 +91,7 @@ class LeaderWitness:
                 now_ms, counted.get(topic_partition, ()), is_new, is_long, is_mixed, has_appended,
                 topic_partition in refused,
             )  # fmt: skip
-            self._progress.on_step(key, replica.leader, _state(replica, replica.leader, core.image), step)
+            self._progress.on_step(key, replica.leader, _state(replica, replica.leader, image), step)
 
 
 def _is_of_a_follower(events: Sequence[Event]) -> bool:
@@ -172,23 +172,25 @@ def _state(replica: Replica, leader: Leader, image: MetadataImage) -> LeaderStat
     is_promised = log.config.flush_messages == 1
     followers: dict[int, Progress] = {}
     active: dict[int, int] = {}
+    members = committed.isr
     for number, each in leader.followers.items():
         followers[number] = Progress(each.log_end_offset, each.last_caught_up_ms, each.broker_epoch)
-        if number not in committed.isr and number not in joiners and image.is_active(number):
+        if number not in members and number not in joiners and image.is_active(number):
             active[number] = image.broker_epoch(number)
+    # By position: names would take twice as long, and a timer of a broker looks at all that it leads.
     return LeaderState(
-        leader_epoch=replica.leader_epoch,
-        partition_epoch=committed.partition_epoch,
-        committed=committed.isr,
-        joiners=joiners,
-        leavers=isr.leavers if isinstance(isr, PendingShrinkIsr) else _NOBODY,
-        followers=followers,
-        log_end_offset=log.log_end_offset,
-        own_end_offset=min(log.recovery_point, log.log_end_offset) if is_promised else log.log_end_offset,
-        is_flush_promised=is_promised,
-        flushed_ms=replica.flushed_ms,
-        high_watermark=replica.log.marks.high_watermark,
-        min_insync_replicas=log.config.min_insync_replicas,
-        lag_time_max_ms=leader.lag_time_max_ms,
-        active=active,
+        replica.leader_epoch,
+        committed.partition_epoch,
+        committed.isr,
+        joiners,
+        isr.leavers if isinstance(isr, PendingShrinkIsr) else _NOBODY,
+        followers,
+        log.log_end_offset,
+        min(log.recovery_point, log.log_end_offset) if is_promised else log.log_end_offset,
+        is_promised,
+        replica.flushed_ms,
+        replica.log.marks.high_watermark,
+        log.config.min_insync_replicas,
+        leader.lag_time_max_ms,
+        active,
     )
