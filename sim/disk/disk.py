@@ -15,7 +15,7 @@ from typing import final
 from sim.buggify.disks import DiskPoints
 from sim.disk.cache import PageCache
 from sim.disk.costs import Meter
-from sim.disk.faults import MUTATING, READ_OR_MUTATE, WRITES, Applied, Phantom, Refusal, Trigger
+from sim.disk.faults import ALL_VERBS, MUTATING, WRITES, Applied, Phantom, Refusal, Trigger
 from sim.disk.file import Fate, FileNode
 from sim.disk.handles import SimFileSystem
 from sim.disk.life import Life
@@ -121,7 +121,7 @@ class SimDisk:
 
         A failed sync leaves the file's pending changes in the page cache only: no later sync makes them durable.
         """
-        assert READ_OR_MUTATE.issuperset(verbs), verbs
+        assert ALL_VERBS.issuperset(verbs), verbs
         trigger = Trigger(
             countdown=call,
             verbs=frozenset(verbs),
@@ -150,7 +150,7 @@ class SimDisk:
 
         With `free_bytes` writes succeed until they have taken that much. It replaces an earlier refusal.
         """
-        assert READ_OR_MUTATE.issuperset(verbs), verbs
+        assert ALL_VERBS.issuperset(verbs), verbs
         self._cache.faults.refusal = Refusal(
             verbs=frozenset(verbs), path=path, error_number=error_number, free_bytes=free_bytes
         )

@@ -28,6 +28,8 @@ MUTATING: Final = frozenset(
     }
 )
 READ_OR_MUTATE: Final = MUTATING | {"read"}
+# With the one that asks for descriptors, which is no call to a disk.
+ALL_VERBS: Final = READ_OR_MUTATE | {"reserve"}
 WRITES: Final = frozenset({"append", "write_at"})
 
 

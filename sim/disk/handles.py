@@ -323,9 +323,12 @@ class SimFileSystem:
 
     @contextmanager
     def reserved(self, count: int) -> Iterator[None]:
-        """Do nothing: a simulated process has as many descriptors as it likes."""
+        """Do nothing: a simulated process has as many descriptors as it likes, unless a fault strikes `reserve`."""
         assert count > 0, count
         self._life.check_alive()
+        stop = self._cache.strike("reserve", "")
+        if stop is not None:
+            stop.end()
         yield
 
     def file_at(self, path: str) -> FileNode | None:

@@ -25,7 +25,7 @@ from storage.cleaner.plan import CleanerConfig, Source, group_segments
 from storage.cleaner.transactions import CleanedTransactions
 from storage.config import LogConfig
 from storage.disk.filesystem import FileSystem
-from storage.errors import SegmentOffsetOverflow
+from storage.errors import OutOfHandles, SegmentOffsetOverflow
 from storage.segment import LogSegment
 from storage.segment.lookups import read_next_offset
 from storage.segment.replace import create_cleaned_segment
@@ -210,7 +210,12 @@ class Compaction:
             return
         # From here on an abort must not delete it: if the swap fails, the next start finishes or undoes the swap.
         self._cleaned = None
-        self._log.swap_in(cleaned, group)
+        try:
+            self._log.swap_in(cleaned, group)
+        except OutOfHandles:
+            # The swap has not begun.
+            self._cleaned = cleaned
+            raise
 
     def _plan_group(self, group: Sequence[LogSegment]) -> list[Source]:
         ends = [segment.base_offset for segment in group[1:]] + [read_next_offset(group[-1])]

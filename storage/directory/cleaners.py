@@ -12,7 +12,9 @@ from typing import Final, NamedTuple, final
 
 from storage.disk.checkpoints import OffsetCheckpoint
 from storage.disk.filesystem import FileSystem, join
-from storage.errors import CorruptCheckpoint, StorageError
+from storage.disk.handle_pool import is_out_of_handles
+from storage.disk.lack import refusing_lack
+from storage.errors import CorruptCheckpoint, OutOfHandles, StorageError
 from storage.log.compaction import CleanableOffsets, LogToClean
 from storage.log.partition_log import PartitionLog
 
@@ -57,6 +59,8 @@ class CleanerManager:
     def __init__(self, file_system: FileSystem, directory: str, logs: Mapping[str, PartitionLog]) -> None:
         self._file = OffsetCheckpoint(file_system, join(directory, CLEANER_CHECKPOINT))
         self._logs = logs
+        # Whether the file lacks the last change, because it could not be opened; `find_filthiest` writes it then.
+        self._is_file_behind = False
         self._states: dict[Key, _State] = {}
         self._uncleanable: set[Key] = set()
         try:
@@ -88,9 +92,12 @@ class CleanerManager:
     def find_filthiest(self, now_ms: int) -> Candidate | None:
         """Find the log with the greatest share of dirty bytes among those that are due (CL4).
 
-        Returns None when no log is due. A log whose offsets cannot be read is uncleanable from then on (CL6). Raises
-        OSError when the checkpoint cannot be written.
+        Returns None when no log is due. A log whose offsets cannot be read is uncleanable from then on (CL6), but one
+        whose file cannot be opened for want of a descriptor is passed over this time. Raises OSError when the
+        checkpoint cannot be written.
         """
+        if self._is_file_behind:
+            self._write()
         candidates = [self._look_at(log, now_ms) for log in list(self._logs.values()) if self._may_clean(log)]
         due = [each for each in candidates if each is not None and _is_due(each)]
         if not due:
@@ -105,8 +112,12 @@ class CleanerManager:
     def _look_at(self, log: PartitionLog, now_ms: int) -> Candidate | None:
         key = key_of(log)
         try:
-            offsets = log.compactions.cleanable_offsets(self._checkpoints.get(key), now_ms)
-            filth = log.compactions.log_to_clean(offsets, now_ms)
+            with refusing_lack(f"{log.directory} is not looked at"):
+                offsets = log.compactions.cleanable_offsets(self._checkpoints.get(key), now_ms)
+                filth = log.compactions.log_to_clean(offsets, now_ms)
+        except OutOfHandles as error:
+            logger.warning("log passed over: reason=%s", error)
+            return None
         except StorageError as error:
             self.mark_uncleanable(key, error)
             return None
@@ -200,16 +211,28 @@ class CleanerManager:
         assert self._checkpoints.get(key, 0) <= offset, (key, offset)
 
     def _update(self, key: Key, offset: int | None) -> None:
-        """Write the checkpoint with `offset` for `key`; it is durable on return.
+        """Write the checkpoint with `offset` for `key`; it is durable on return, or after the next search for a log to
+        clean if there is no descriptor for it.
 
-        Logs that are no longer in the directory are left out (CL28).
+        Logs that are no longer in the directory are left out (CL28). Raises OSError.
         """
         assert offset is None or offset >= 0, (key, offset)
         present = {key_of(log) for log in self._logs.values()}
         kept = {each: value for each, value in self._checkpoints.items() if each in present and each != key}
         self._checkpoints = kept if offset is None else {**kept, key: offset}
-        self._file.write(self._checkpoints)
+        self._write()
         assert self._checkpoints.get(key) == offset, (key, offset, self._checkpoints.get(key))
+
+    def _write(self) -> None:
+        self._is_file_behind = True
+        try:
+            self._file.write(self._checkpoints)
+        except OSError as error:
+            if not is_out_of_handles(error):
+                raise
+            logger.warning("cleaner checkpoint not written: reason=%s", error)
+            return
+        self._is_file_behind = False
 
 
 def _is_due(candidate: Candidate) -> bool:

@@ -15,6 +15,7 @@ from storage.config import LogConfig
 from storage.directory.manager import ConfigOf, LogManager
 from storage.disk.checkpoints import NO_BROKER_EPOCH, MetaProperties
 from storage.disk.filesystem import FileSystem, dirname
+from storage.disk.lack import is_lack
 from storage.draws import Draws
 from storage.errors import (
     ConfigError,
@@ -22,6 +23,7 @@ from storage.errors import (
     DirectoryFailed,
     LogHalfMade,
     NoLogDirectory,
+    OutOfHandles,
     StorageError,
     reason_of,
 )
@@ -181,13 +183,19 @@ class LogDirectories:
 
         A directory whose disk fails is taken offline. The next one is tried, but none in place of `directory`, and as
         in Kafka none after the log's directory was made: LogHalfMade says so (LL4). Raises what `LogManager.create`
-        raises, the disk error of the last directory too; StorageError if `directory` is not online.
+        raises, the disk error of the last directory too; StorageError if `directory` is not online. A lack of
+        descriptors is no failure of a disk: OutOfHandles fails this call alone.
         """
         known = self.manager_of(topic, partition)
         if known is not None:
             return known.create(topic, partition, config, topic_id, now_ms)
+
+        def place(manager: LogManager) -> tuple[bool, int]:
+            # What a call has made that found no descriptor would be a second log, were the log made elsewhere.
+            return not manager.has_half_made(topic, partition), len(manager.logs)
+
         # The sort is stable: among equal ones the first is chosen.
-        candidates = sorted(self.online, key=lambda manager: len(manager.logs))
+        candidates = sorted(self.online, key=place)
         for manager in candidates:
             if directory is not None and manager.directory != directory:
                 continue
@@ -260,7 +268,7 @@ class LogDirectories:
     def checkpoint(self) -> None:
         """Write recovery points, log starts and high watermarks of each directory; one that cannot goes offline.
 
-        Raises DirectoryFailed if no other directory is left.
+        Raises DirectoryFailed if no other directory is left; OutOfHandles, while all stay online.
         """
         for manager in list(self.online):
             try:
@@ -320,13 +328,15 @@ class LogDirectories:
 def _stopped(manager: LogManager, broker_epoch: int, now_ms: int | None) -> bool:
     try:
         return manager.shutdown(broker_epoch, now_ms)
-    except DirectoryFailed as error:
+    except (DirectoryFailed, OutOfHandles) as error:
         logger.error("log directory not closed cleanly: directory=%s reason=%s", manager.directory, error)
         return False
 
 
 def is_disk_error(error: BaseException) -> bool:
-    """Whether `error` comes from the disk, and not from the content of a file."""
+    """Whether `error` comes from the disk, and not from the content of a file, nor from a lack of descriptors."""
+    if is_lack(error):
+        return False
     return isinstance(error, OSError) or isinstance(error.__cause__, OSError)
 
 

@@ -31,6 +31,7 @@ from storage.disk.checkpoints import (
     PartitionMetadataFile,
 )
 from storage.disk.filesystem import FileSystem, Lock, delete_log_files, dirname, join
+from storage.disk.lack import refusing_lack, reserving
 from storage.draws import Draws
 from storage.errors import (
     CorruptCheckpoint,
@@ -111,7 +112,8 @@ class LogManager:
     the stop before this start. `recovered` are the directories of logs that were recovered for this start already: they
     are opened as after a clean stop.
 
-    The constructor raises DirectoryInUse. It and all verbs raise DirectoryFailed for disk errors outside of the logs.
+    The constructor raises DirectoryInUse. It and all verbs raise DirectoryFailed for disk errors outside of the logs,
+    and OutOfHandles for want of a descriptor: no disk has failed then, and the verb may be called again.
     """
 
     def __init__(
@@ -132,8 +134,8 @@ class LogManager:
         self.logs: dict[str, PartitionLog] = {}
         # Topic ids by directory name, for partitions that have one.
         self.topic_ids: dict[str, str] = {}
-        # The directory of the log that is being made, from when it may be on the disk; that of a creation that failed.
-        self._half_made = ""
+        # The directory of the log that is being made, from when it may be on the disk; those of creations that failed.
+        self._half_made: set[str] = set()
         self._is_loaded = False
         # Whether a load has lowered a high watermark: its log ends below the checkpoint.
         self._is_high_watermark_lowered = False
@@ -170,9 +172,19 @@ class LogManager:
     @contextmanager
     def _disk(self, action: str) -> Iterator[None]:
         try:
-            yield
+            with refusing_lack(f"{self.directory}: {action} failed"):
+                yield
         except OSError as error:
             raise DirectoryFailed(f"{self.directory}: {action} failed: {reason_of(error)}") from error
+
+    @contextmanager
+    def _change(self, action: str) -> Iterator[None]:
+        """Keep the descriptors that a change of names and files needs, within the block: half of it must not be left.
+
+        Raises OutOfHandles, with nothing changed, if there are too few; DirectoryFailed.
+        """
+        with reserving(self._file_system, self.directory), self._disk(action):
+            yield
 
     def read_owner(self) -> MetaProperties | None:
         """Read whose directory it is; None without a `meta.properties`. Raises CorruptCheckpoint."""
@@ -275,7 +287,8 @@ class LogManager:
     ) -> PartitionLog:
         """Return the partition's log; where there is none, create one, whose directory is durable on return.
 
-        A log without a topic id takes `topic_id` (LL26).
+        A log without a topic id takes `topic_id` (LL26). After a call that failed, another one goes on with what it has
+        made.
 
         Raises InvalidTopic; InconsistentTopicId when the directory belongs to another topic with that name.
         """
@@ -289,25 +302,32 @@ class LogManager:
                     self._note_topic_id(name, log.directory, topic_id)
             return log
         self._now_ms = self._now_ms if now_ms is None else now_ms
-        # The new log must not begin, after a crash, with the offsets of one that had its name.
-        if (topic, partition) in self._forgotten:
-            self._drop_forgotten()
+        with reserving(self._file_system, self.directory):
+            # The new log must not begin, after a crash, with the offsets of one that had its name.
+            if (topic, partition) in self._forgotten:
+                self._drop_forgotten()
+            self._make_directory(name, topic_id)
+            log = self._open(name, config or self._default_config, True, 0, 0)
+        # What the name says is what a start will read from it.
+        assert (log.topic, log.partition) == (topic, partition), (log, topic, partition)
+        self._half_made.remove(name)
+        return log
+
+    def _make_directory(self, name: str, topic_id: str | None) -> None:
+        """Make the directory of a new log, durably, with its topic id in it."""
         path = join(self.directory, name)
+        # That of a creation that failed.
+        self.topic_ids.pop(name, None)
         with self._disk("create"):
             self._file_system.make_directory(path)
-            self._half_made = name
+            self._half_made.add(name)
             self._file_system.sync_directory(self.directory)
             if topic_id is not None:
                 self._note_topic_id(name, path, topic_id)
-        log = self._open(name, config or self._default_config, True, 0, 0)
-        # What the name says is what a start will read from it.
-        assert (log.topic, log.partition) == (topic, partition), (log, topic, partition)
-        self._half_made = ""
-        return log
 
     def has_half_made(self, topic: str, partition: int) -> bool:
         """Whether the creation of the partition's log has failed after its directory was made."""
-        return self._half_made == directory_name(topic, partition)
+        return directory_name(topic, partition) in self._half_made
 
     def _note_topic_id(self, name: str, path: str, topic_id: str) -> None:
         """Write the topic id beside the log, so that the next topic of the name does not take the log for its own."""
@@ -323,33 +343,36 @@ class LogManager:
     def delete(self, topic: str, partition: int) -> bool:
         """Delete the partition's log. Returns whether there was one.
 
-        Its directory is renamed first, so that after a crash the next start finishes the deletion.
+        Its directory is renamed first, so that after a crash the next start finishes the deletion. Raises OutOfHandles,
+        with nothing changed, if there are too few descriptors.
         """
-        name = directory_name(topic, partition)
-        log = self.logs.pop(name, None)
-        self.topic_ids.pop(name, None)
-        if log is None:
+        if self.get(topic, partition) is None:
             return False
-        log.close_handles()
-        with self._disk("delete"):
+        with self._change("delete"):
+            log = self._take_out(topic, partition)
+            log.close_handles()
             delete_log_files(self._file_system, self._move_away(log, DELETE_SUFFIX))
-        self._forget_offsets(topic, partition)
+            self._forget_offsets(topic, partition)
         return True
+
+    def _take_out(self, topic: str, partition: int) -> PartitionLog:
+        name = directory_name(topic, partition)
+        self.topic_ids.pop(name, None)
+        return self.logs.pop(name)
 
     def begin_deletion(self, topic: str, partition: int) -> Callable[[], None] | None:
         """Remove the partition's log, as `delete` does, but leave its files to a job. None without a log.
 
-        The job closes and deletes them, and raises DirectoryFailed; no other job may use them after it. After a crash
-        the next start finishes the deletion.
+        The job closes and deletes them, and raises DirectoryFailed; after OutOfHandles it may be called again. No other
+        job may use the files after it. After a crash the next start finishes the deletion. Raises OutOfHandles, with
+        nothing changed, if there are too few descriptors.
         """
-        name = directory_name(topic, partition)
-        log = self.logs.pop(name, None)
-        self.topic_ids.pop(name, None)
-        if log is None:
+        if self.get(topic, partition) is None:
             return None
-        with self._disk("delete"):
+        with self._change("delete"):
+            log = self._take_out(topic, partition)
             path = self._move_away(log, DELETE_SUFFIX)
-        self._forget_offsets(topic, partition)
+            self._forget_offsets(topic, partition)
 
         def delete_files() -> None:
             log.close_handles()
@@ -368,12 +391,13 @@ class LogManager:
         log = self.logs.get(name)
         if log is None:
             return False
-        log.rename_directory(self._unused_name(topic, partition, DELETE_SUFFIX))
-        del self.logs[name]
-        assert log.directory != join(self.directory, name), log.directory
-        self.topic_ids.pop(name, None)
-        self._doomed.append((now_ms + self._default_config.file_delete_delay_ms, log))
-        self._forget_offsets(topic, partition)
+        with reserving(self._file_system, self.directory):
+            log.rename_directory(self._unused_name(topic, partition, DELETE_SUFFIX))
+            del self.logs[name]
+            assert log.directory != join(self.directory, name), log.directory
+            self.topic_ids.pop(name, None)
+            self._doomed.append((now_ms + self._default_config.file_delete_delay_ms, log))
+            self._forget_offsets(topic, partition)
         return True
 
     @property
@@ -402,18 +426,16 @@ class LogManager:
         """Rename the directory of a log that the metadata does not know, to a name that nothing loads (LL4).
 
         Returns the new path; None without such a log. The log is not deleted because the metadata may be wrong: only an
-        operator may delete it.
+        operator may delete it. Raises OutOfHandles, with nothing changed, if there are too few descriptors.
         """
-        name = directory_name(topic, partition)
-        log = self.logs.pop(name, None)
-        self.topic_ids.pop(name, None)
-        if log is None:
+        if self.get(topic, partition) is None:
             return None
-        log.close()
-        with self._disk("set aside"):
+        with self._change("set aside"):
+            log = self._take_out(topic, partition)
+            log.close()
             path = self._move_away(log, STRAY_SUFFIX)
-        self._forget_offsets(topic, partition)
-        logger.warning("stray log set aside: log=%s path=%s", name, path)
+            self._forget_offsets(topic, partition)
+        logger.warning("stray log set aside: log=%s path=%s", directory_name(topic, partition), path)
         return path
 
     def _move_away(self, log: PartitionLog, suffix: str) -> str:

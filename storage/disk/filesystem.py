@@ -131,7 +131,8 @@ class FileSystem(Protocol):
         """Keep `count` descriptors for what this thread does within the block, in which others may take all others.
 
         The block is not entered, and OSError with EMFILE or ENFILE is raised, unless so many more files can be open at
-        once, idle ones closed. A log asks for it before it changes many files.
+        once, idle ones closed. A log asks for it before it changes many files. A block within such a block asks for no
+        more than the outer one, whose descriptors it uses.
         """
 
     def open(self, path: str, mode: OpenMode, *, can_rest: bool = False) -> File:

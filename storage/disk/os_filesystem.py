@@ -120,15 +120,15 @@ class _Descriptor(int):
 class _Reserve:
     """The descriptors, at most `count` of them, that are kept for the calls of one thread."""
 
-    __slots__ = ("_count", "descriptors")
+    __slots__ = ("count", "descriptors")
 
     def __init__(self, count: int) -> None:
-        self._count = count
+        self.count = count
         self.descriptors: list[_Descriptor] = []
 
     @property
     def is_full(self) -> bool:
-        return len(self.descriptors) >= self._count
+        return len(self.descriptors) >= self.count
 
 
 @final
@@ -469,11 +469,16 @@ class OsFileSystem:
     def reserved(self, count: int) -> Iterator[None]:
         """Keep `count` descriptors for what this thread does within the block, in which others may take all others.
 
-        Raises OSError with EMFILE or ENFILE unless so many more files can be open at once, idle ones closed.
+        Raises OSError with EMFILE or ENFILE unless so many more files can be open at once, idle ones closed. Within a
+        block of at least as many it does nothing: the thread has those.
         """
         assert count > 0, count
         thread = get_ident()
-        assert thread not in self._reserves, thread
+        outer = self._reserves.get(thread)
+        if outer is not None:
+            assert count <= outer.count, (count, outer.count)
+            yield
+            return
         reserve = _Reserve(count)
         try:
             while not reserve.is_full:
@@ -585,8 +590,11 @@ class OsFileSystem:
 
     def sync_directory(self, path: str) -> None:
         """Put the names created, renamed and removed in `path` on stable storage."""
-        descriptor = _Descriptor(self.with_room(lambda: os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)))
+        descriptor = None
         try:
+            descriptor = _Descriptor(
+                self.with_room(lambda: os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY))
+            )
             _sync_descriptor(descriptor)
         except OSError as error:
             raise named_error(error, path) from error

@@ -13,6 +13,7 @@ from storage.batch import CURRENT_MAGIC, RecordBatch, is_one_batch, iterate_batc
 from storage.codec.buffer import Buffer
 from storage.config import INT_MAX, LONG_MAX, LogConfig
 from storage.disk.handle_pool import is_out_of_handles
+from storage.disk.lack import refusing_lack
 from storage.errors import (
     InvalidRecord,
     OffsetsExhausted,
@@ -448,8 +449,9 @@ class Appends:
     def assign_epoch(self, epoch: int, offset: int | None = None) -> None:
         """Note that a leader's epoch begins at `offset`, before the leader has written anything (KIP-101).
 
-        `offset` is the log end offset by default. The epoch is on disk on return. Raises StorageError.
+        `offset` is the log end offset by default. The epoch is on disk on return. Raises StorageError; OutOfHandles,
+        with nothing changed, if a file cannot be opened for want of a descriptor.
         """
         self._online.check()
-        with self._online.during("assign epoch"):
+        with self._online.during("assign epoch"), refusing_lack(f"leader epoch {epoch} not noted"):
             self._epochs.assign(epoch, self._local.log_end_offset if offset is None else offset)

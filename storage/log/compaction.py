@@ -198,11 +198,12 @@ class Compactions:
     def swap_in(self, cleaned: LogSegment, old: Sequence[LogSegment]) -> None:
         """Replace the segments `old` by `cleaned`, which is complete and synced (CL11).
 
-        Raises StorageError; the log is offline then, and its next start finishes or undoes the swap.
+        Raises StorageError; the log is offline then, and its next start finishes or undoes the swap. Raises
+        OutOfHandles, with nothing changed, if there are too few descriptors.
         """
         assert old[0].base_offset == cleaned.base_offset, (old[0], cleaned)
         local, bytes_before = self._local, sum(segment.size_bytes for segment in old)
-        with self._online.during("swap", refuses=False):
+        with local.with_descriptors(), self._online.during("swap", refuses=False):
             replaced = replace_segments(
                 local.file_system,
                 local.directory,
@@ -226,12 +227,13 @@ class Compactions:
         """Split the segment at `base_offset`, whose offsets do not fit the segment that its group would become
         (CL23).
 
-        Raises StorageError; the log is offline if the disk failed.
+        Raises StorageError; the log is offline if the disk failed. Raises OutOfHandles, with nothing changed, if there
+        are too few descriptors.
         """
         local, segment = self._local, self._local.segments.get(base_offset)
         assert segment is not None, base_offset
         assert segment is not local.segments.active, segment
-        with self._online.during("split", refuses=False):
+        with local.with_descriptors(), self._online.during("split", refuses=False):
             split = split_overflowed_segment(
                 local.file_system,
                 local.directory,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, final
+from typing import final
 
 from storage.config import LogConfig
 from storage.disk.filesystem import FileSystem, join
 from storage.disk.handle_pool import is_out_of_handles
+from storage.disk.lack import reserving
 from storage.draws import Draws
 from storage.errors import OffsetOutOfRange, OutOfHandles, StorageError
 from storage.index.transaction_index import AbortedTransaction
@@ -27,10 +28,6 @@ from storage.segment.place import LogOffsetMetadata
 from storage.segment.segments import LogSegments
 
 logger = logging.getLogger(__name__)
-
-# A truncation has at most so many files open at once: a `.log`, its indexes with their maps, a checkpoint or snapshot,
-# and the directory.
-DESCRIPTORS_OF_A_CHANGE: Final = 8
 
 
 @final
@@ -273,13 +270,7 @@ class LocalLog:
         Without one in its midst the log would have to go offline. Raises OutOfHandles, with nothing changed, if there
         are too few.
         """
-        with ExitStack() as stack:
-            try:
-                stack.enter_context(self.file_system.reserved(DESCRIPTORS_OF_A_CHANGE))
-            except OSError as error:
-                if not is_out_of_handles(error):
-                    raise
-                raise OutOfHandles(f"{self.directory}: {error}") from error
+        with reserving(self.file_system, self.directory):
             yield
 
     def truncate_to(self, offset: int, now_ms: int, kept: KeptTimestamps | None = None) -> list[LogSegment]:

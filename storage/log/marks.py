@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import final
 
+from storage.disk.handle_pool import is_out_of_handles
 from storage.errors import OffsetOutOfRange
 from storage.leader_epochs import LeaderEpochCache
 from storage.log.local_log import LocalLog
@@ -68,9 +69,16 @@ class Marks:
         return self._high_watermark_place
 
     def _maybe_resolve(self, offset: int) -> LogOffsetMetadata:
+        """Returns `offset` with its place; without it where the log has none, and where no file could be opened to find
+        it: the next call looks again.
+        """
         try:
             return self._local.resolve(offset)
         except OffsetOutOfRange:
+            return LogOffsetMetadata(offset)
+        except OSError as error:
+            if not is_out_of_handles(error):
+                raise
             return LogOffsetMetadata(offset)
 
     def update_high_watermark(self, offset: int) -> int:
@@ -152,14 +160,15 @@ class Marks:
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
         """Raise the log start offset: readers cannot ask for records below it. Returns whether it moved (RT1).
 
-        Raises OffsetOutOfRange above the high watermark, StorageError.
+        Raises OffsetOutOfRange above the high watermark, StorageError; OutOfHandles, with nothing changed, if there are
+        too few descriptors.
         """
         if offset > self.high_watermark:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.high_watermark)
         if offset <= self.log_start_offset:
             return False
         assert offset <= self._local.log_end_offset, (offset, self._local.log_end)
-        with self._online.during("flush epochs", refuses=False):
+        with self._local.with_descriptors(), self._online.during("flush epochs", refuses=False):
             self.log_start_offset = offset
             self._local.raise_recovery_point(offset)
             self._epochs.truncate_from_start(offset)

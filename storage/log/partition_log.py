@@ -24,6 +24,7 @@ from typing import final
 
 from storage.config import LogConfig
 from storage.disk.filesystem import FileSystem, basename, delete_log_files, dirname
+from storage.disk.lack import refusing_lack
 from storage.draws import Draws
 from storage.errors import StorageError, reason_of
 from storage.log.appends import Appends
@@ -136,8 +137,8 @@ class PartitionLog:
         on disk without the old recovery point. It may raise OSError, which takes the log offline.
         With `recalls_batches` a retry of any of a producer's last five batches is recognized after a load or a
         truncation; without it, as in Kafka, only a retry of the batch in its snapshot or of a batch after the
-        snapshot. Raises StorageError with file and place for what can be neither cut nor rebuilt, TypeError for a
-        directory that is no str.
+        snapshot. Raises StorageError with file and place for what can be neither cut nor rebuilt, OutOfHandles if a
+        file cannot be opened for want of a descriptor, TypeError for a directory that is no str.
         """
         if not isinstance(directory, str):
             raise TypeError(
@@ -156,10 +157,11 @@ class PartitionLog:
             recalls_batches=recalls_batches,
         )
         try:
-            loaded = load_log(request)
-            # The load has looked at the last segment, which may not be used soon.
-            loaded.segments.active.rest()
-            return cls(request, loaded, write_lowered_recovery_point)
+            with refusing_lack(f"{directory} is not loaded"):
+                loaded = load_log(request)
+                # The load has looked at the last segment, which may not be used soon.
+                loaded.segments.active.rest()
+                return cls(request, loaded, write_lowered_recovery_point)
         except OSError as error:
             raise StorageError(f"{directory} cannot be loaded: {reason_of(error)}") from error
 
@@ -223,7 +225,8 @@ class PartitionLog:
     def rename_directory(self, name: str) -> bool:
         """Rename the directory, and use it with its checkpoints from now on (RT15). Returns whether the name changed.
 
-        The new name is durable on return. Raises StorageError.
+        The new name is durable on return. Raises StorageError; OutOfHandles, with nothing changed, if there are too few
+        descriptors.
         """
         assert "/" not in name, name
         before = self.local.directory
@@ -232,13 +235,8 @@ class PartitionLog:
         if directory == before:
             return False
         self.online.check()
-        file_system = self.local.file_system
-        # Before the rename: a file that rests is opened again under its name of then, also by another thread.
-        self.local.segments.update_parent_directory(directory)
-        with self.online.during("rename"):
-            file_system.rename(before, directory)
-            file_system.sync_directory(parent)
-            file_system.sync_directory(directory)
+        with self.local.with_descriptors():
+            self._rename(before, parent, directory)
         self.local.directory = directory
         self.online.update_parent_directory(directory)
         self.producers.snapshots.update_parent_directory(directory)
@@ -247,6 +245,15 @@ class PartitionLog:
         assert dirname(self.local.segments.active.path) == directory, (self.local.segments.active, directory)
         assert dirname(self.epochs.path) == directory, (self.epochs.path, directory)
         return True
+
+    def _rename(self, before: str, parent: str, directory: str) -> None:
+        file_system = self.local.file_system
+        # Before the rename: a file that rests is opened again under its name of then, also by another thread.
+        self.local.segments.update_parent_directory(directory)
+        with self.online.during("rename"):
+            file_system.rename(before, directory)
+            file_system.sync_directory(parent)
+            file_system.sync_directory(directory)
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory}, [{self.log_start_offset}, {self.log_end_offset}))"

@@ -177,7 +177,7 @@ class Reads:
         try:
             return self._starts_before(timestamp, max_count, now_ms)
         except OSError as error:
-            raise self._online.failed("read", error) from error
+            raise self.failed(error) from error
 
     def _starts_before(self, timestamp: int, max_count: int, now_ms: int) -> list[int]:
         local = self._local

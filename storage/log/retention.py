@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import final
 
+from storage.disk.lack import refusing_lack
 from storage.log.flushes import Flushes
 from storage.log.local_log import LocalLog
 from storage.log.marks import Marks
@@ -59,7 +60,8 @@ class Retention:
         """Delete expired segments, oldest first, up to the first uncommitted one; `at_most` so many, if it is given.
 
         Returns how many were deleted or restarted empty. Without `delete` in cleanup.policy only segments below the
-        log start offset are deleted (RT4). Raises StorageError.
+        log start offset are deleted (RT4). Raises StorageError; OutOfHandles, after the deletion of some segments at
+        most, if a file cannot be opened for want of a descriptor.
         """
         self._online.check()
         with self._online.during("delete old segments"):
@@ -104,7 +106,9 @@ class Retention:
         )
 
     def _delete_while(self, is_deletable: IsDeletable, now_ms: int, at_most: int) -> int:
-        deletable = self.deletable(is_deletable, at_most)
+        # The times of a segment are in a file that must be opened.
+        with refusing_lack(f"{self._local.directory}: no old segment deleted"):
+            deletable = self.deletable(is_deletable, at_most)
         if deletable:
             self.delete(deletable, now_ms)
         return len(deletable)

@@ -5,6 +5,7 @@ It joins the parts: logs, replicas, the observer of metadata, the life cycle. Ka
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import assert_never, final
@@ -50,8 +51,11 @@ from cluster.core.replica.leader_appends import WaitingAppend
 from cluster.core.replica.manager import ReplicaManager
 from cluster.core.replica.replica import Replica
 from storage.disk.filesystem import FileSystem
+from storage.disk.lack import is_lack
 from storage.draws import Draws
 from storage.errors import StorageError
+
+logger = logging.getLogger(__name__)
 
 ACKS_NONE = 0
 
@@ -178,9 +182,15 @@ class Broker:
             self._survive(error)
 
     def _survive(self, error: StorageError | OSError) -> None:
-        """Takes the directory offline whose disk fails. The broker ends only with its last directory."""
+        """Takes the directory offline whose disk fails. The broker ends only with its last directory, and not for want
+        of a descriptor.
+        """
+        offline = self._logs.find_offline_log()
+        if offline is None and is_lack(error):
+            logger.warning("step cut short: reason=%s", error)
+            return
         try:
-            self._logs.on_disk_failed(self._logs.find_offline_log(), error)
+            self._logs.on_disk_failed(offline, error)
         except (StorageError, OSError) as last:
             self._ending.fail(str(last))
 

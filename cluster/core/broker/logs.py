@@ -22,8 +22,16 @@ from storage.directory.directories import LogDirectories, is_disk_error
 from storage.directory.manager import LogManager, PreparedCheckpoint
 from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.disk.filesystem import FileSystem, basename, dirname
+from storage.disk.lack import is_lack
 from storage.draws import Draws
-from storage.errors import ConfigError, CorruptCheckpoint, DirectoryFailed, ForeignDirectory, StorageError
+from storage.errors import (
+    ConfigError,
+    CorruptCheckpoint,
+    DirectoryFailed,
+    ForeignDirectory,
+    OutOfHandles,
+    StorageError,
+)
 from storage.log import PartitionLog, RecoveryCut
 from storage.topics import directory_name, parse_directory_name
 
@@ -93,6 +101,9 @@ class BrokerLogs:
         self._directories: LogDirectories | None = None
         # The directories whose `meta.properties` name a cluster.
         self._marked: set[str] = set()
+        # What found no descriptor and is tried again with the next checkpoint: deletions of logs, and the jobs of such.
+        self._undeleted: dict[TopicPartition, None] = {}
+        self._unfinished: list[Callable[[], None]] = []
         self._cuts: list[RecoveryCut] = []
         self.cluster_id = ""
 
@@ -179,7 +190,10 @@ class BrokerLogs:
                 try:
                     MetaPropertiesFile(self._file_system, manager.directory).write(owner)
                 except OSError as error:
-                    self.directories.fail(manager.directory, error)
+                    if is_lack(error):
+                        logger.warning("log directory not marked until the next start: reason=%s", error)
+                    else:
+                        self.directories.fail(manager.directory, error)
         online = self.directories.online
         assert len(self._marked) >= len(online), (sorted(self._marked), len(online))
 
@@ -204,6 +218,8 @@ class BrokerLogs:
 
         The log of an earlier topic of the same name, which no removal has deleted, is set aside first (ROL-5, LL4).
         """
+        # It is placed here again.
+        self._undeleted.pop(TopicPartition(topic.name, partition), None)
         topic_id = text_topic_id(topic.topic_id)
         manager = self.directories.manager_of(topic.name, partition)
         if manager is not None:
@@ -217,18 +233,54 @@ class BrokerLogs:
         return log
 
     def delete(self, replica: Replica) -> None:
-        """Deletes the log of a replica that was removed; a job deletes the files of many segments."""
-        topic, partition = replica.topic_partition.topic, replica.topic_partition.partition
-        if len(replica.log.local.segments) <= SEGMENTS_DELETED_A_STEP:
-            self.directories.delete(topic, partition)
-            return
-        delete_files = self.directories.begin_deletion(topic, partition)
-        if delete_files is not None:
-            self._outbox.run_job("delete", delete_files, lambda _, error: self._on_deleted(error))
+        """Deletes the log of a replica that was removed; a job deletes the files of many segments.
 
-    def _on_deleted(self, error: Exception | None) -> None:
-        if error is not None:
-            self.on_disk_failed(None, error)
+        Without descriptors for it, the log is deleted after the next checkpoint of high watermarks, unless the
+        partition is placed here again.
+        """
+        self._delete(replica.topic_partition, replica.log)
+
+    def _delete(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+        topic, partition = topic_partition
+        try:
+            if len(log.local.segments) <= SEGMENTS_DELETED_A_STEP:
+                self.directories.delete(topic, partition)
+                return
+            delete_files = self.directories.begin_deletion(topic, partition)
+        except OutOfHandles as error:
+            logger.warning("log not deleted yet: log=%s reason=%s", log.directory, error)
+            self._undeleted[topic_partition] = None
+            return
+        if delete_files is not None:
+            self._run_deletion(delete_files)
+
+    def _run_deletion(self, delete_files: Callable[[], None]) -> None:
+        def then(_: int, error: Exception | None) -> None:
+            if error is None:
+                return
+            if is_lack(error):
+                self._unfinished.append(delete_files)
+            else:
+                self.on_disk_failed(None, error)
+
+        self._outbox.run_job("delete", delete_files, then)
+
+    def _delete_again(self) -> None:
+        """Tries the deletions again that found no descriptor."""
+        undeleted, self._undeleted = self._undeleted, {}
+        unfinished, self._unfinished = self._unfinished, []
+        for delete_files in unfinished:
+            self._run_deletion(delete_files)
+        for topic_partition in undeleted:
+            log = self.get(*topic_partition)
+            if log is not None:
+                self._delete_alone(topic_partition, log)
+
+    def _delete_alone(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
+        try:
+            self._delete(topic_partition, log)
+        except (StorageError, OSError) as error:
+            self.on_disk_failed(log, error)
 
     def set_strays_aside(self, expected: dict[TopicPartition, str]) -> None:
         """Renames the logs that the first image does not place here, and keeps them, as Kafka does (ROL-5, LL4)."""
@@ -249,7 +301,14 @@ class BrokerLogs:
             if wanted_id is None or not (
                 known_id is None or fencing.is_same_topic(text_topic_id(wanted_id), known_id)
             ):
-                self._set_aside(manager, topic_partition)
+                self._set_aside_later(manager, topic_partition)
+
+    def _set_aside_later(self, manager: LogManager, topic_partition: TopicPartition) -> None:
+        """Sets a stray aside or, without descriptors for it, leaves that to the next start."""
+        try:
+            self._set_aside(manager, topic_partition)
+        except OutOfHandles as error:
+            logger.warning("stray log not set aside: log=%s reason=%s", topic_partition, error)
 
     def _set_aside(self, manager: LogManager, topic_partition: TopicPartition) -> None:
         path = manager.set_aside(topic_partition.topic, topic_partition.partition)
@@ -265,7 +324,8 @@ class BrokerLogs:
     def on_disk_failed(self, log: PartitionLog | None, error: Exception) -> None:
         """Takes the directory whose disk raised `error` offline; `log` is the log whose call raised it (AP16).
 
-        Raises `error` if it does not come from a disk, or if no other directory is left (PRO-9).
+        Raises `error` if it does not come from a disk, as that of a lack of descriptors, or if no other directory is
+        left (PRO-9).
         """
         os_error = error if isinstance(error, OSError) else error.__cause__
         path = os_error.filename if isinstance(os_error, OSError) else None
@@ -307,14 +367,15 @@ class BrokerLogs:
 
     def _on_high_watermark_timer(self, now_ms: int) -> None:
         """Starts a job that writes the present high watermarks; a late checkpoint does no harm (HWM-8)."""
+        self._delete_again()
         prepared = [(manager, manager.prepare_checkpoint()) for manager in self.directories.online]
-        failed: dict[str, DirectoryFailed] = {}
+        failed: dict[str, DirectoryFailed | OutOfHandles] = {}
 
         def write_all() -> None:
             for manager, write in prepared:
                 try:
                     write()
-                except DirectoryFailed as error:
+                except (DirectoryFailed, OutOfHandles) as error:
                     failed[manager.directory] = error
 
         self._outbox.run_job(
@@ -325,7 +386,7 @@ class BrokerLogs:
         self,
         now_ms: int,
         prepared: list[tuple[LogManager, PreparedCheckpoint]],
-        failed: dict[str, DirectoryFailed],
+        failed: dict[str, DirectoryFailed | OutOfHandles],
         error: Exception | None,
     ) -> None:
         """Puts in place what the job has written: not inside the job, which a deletion of a topic may overtake."""
@@ -339,6 +400,9 @@ class BrokerLogs:
                 if manager.directory in failed:
                     raise failed[manager.directory]
                 written.adopt()
+            except OutOfHandles as lack:
+                # The next one has newer offsets.
+                logger.warning("checkpoint not written: reason=%s", lack)
             except DirectoryFailed as reason:
                 self.directories.fail(manager.directory, reason)
         self._arm_high_watermarks(now_ms)
@@ -355,6 +419,9 @@ class BrokerLogs:
         for manager in list(self.directories.online):
             try:
                 manager.checkpoint_recovery_points()
+            except OutOfHandles as lack:
+                # The older points of the file are right, too: a start recovers more.
+                logger.warning("recovery points not written: reason=%s", lack)
             except DirectoryFailed as error:
                 self.directories.fail(manager.directory, error)
         self._arm_recovery_points(now_ms)

@@ -21,6 +21,7 @@ from storage.cleaner.compaction import Compaction, Work
 from storage.cleaner.plan import CleanerConfig
 from storage.directory.cleaners import Candidate, CleanerManager, Key, key_of
 from storage.disk.filesystem import basename, dirname
+from storage.disk.lack import is_lack, refusing_lack
 from storage.errors import OutOfHandles, StorageError
 from storage.log import PartitionLog
 from storage.segment import LogSegment
@@ -303,7 +304,8 @@ class LogMaintenance:
         assert offline_because is None, (running.key, offline_because)
         self._now_ms = now_ms
         try:
-            work = next(running.pieces, None)
+            with refusing_lack(f"{running.log.directory} is not cleaned"):
+                work = next(running.pieces, None)
         except StorageError as error:
             if running.log.online.reason is None:
                 self._fail(now_ms, running, error)
@@ -331,8 +333,15 @@ class LogMaintenance:
             self._go_on(now_ms)
 
     def _fail(self, now_ms: int, running: _Round, error: Exception) -> None:
-        """Ends a failed round: a damaged log is cleaned no more, a failed disk takes its directory offline (CL6)."""
+        """Ends a failed round: a damaged log is cleaned no more, a failed disk takes its directory offline (CL6).
+
+        After a lack of descriptors, the log is cleaned by a later round.
+        """
         assert self._round is running, running.key
+        if is_lack(error):
+            logger.warning("log not cleaned: log=%s reason=%s", running.log.directory, error)
+            self._end_round(now_ms, running, None)
+            return
         if isinstance(error, OSError):
             failure = running.log.online.failed("compaction", error)
             failure.__cause__ = error

@@ -5,6 +5,7 @@ Kafka: ReplicaManager.applyDelta, Partition.makeLeader, Partition.makeFollower; 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import final
 
@@ -22,7 +23,14 @@ from cluster.core.replica.logs import LogKeeper
 from cluster.core.replica.replica import Replica
 from cluster.core.replica.truncation import Truncations
 from storage.config import LogConfig
+from storage.disk.lack import is_lack
 from storage.errors import LogHalfMade, StorageError
+
+logger = logging.getLogger(__name__)
+
+RETRY_TIMER = "replica.role:"
+# Connections may end meanwhile, and idle files be closed.
+RETRY_MS = 1000
 
 
 @final
@@ -45,6 +53,8 @@ class Roles:
         self._fetchers = fetchers
         self._isr_changes = isr_changes
         self._flushes = flushes
+        # The replicas whose role waits for a descriptor.
+        self._postponed: set[TopicPartition] = set()
 
     def apply_image(self, now_ms: int) -> None:
         """Applies the first image of a life: opens all that it places here, and sets all other logs aside (ROL-5)."""
@@ -56,6 +66,7 @@ class Roles:
         # What an earlier life of this process knew of them may be over; those that are still placed here are found
         # again.
         self._context.offline = {}
+        self._postponed.clear()
         for registration in mine:
             topic_partition = registration.topic_partition
             if topic_partition in self._context.offline:
@@ -67,7 +78,8 @@ class Roles:
             else:
                 self.apply(now_ms, registration)
         here, offline = len(self._context.replicas), len(self._context.offline)
-        assert here + offline == len(mine), (here, offline, len(mine))
+        waiting = len(self._postponed - self._context.replicas.keys())
+        assert here + offline + waiting == len(mine), (here, offline, waiting, len(mine))
 
     def _forget_strays(self, expected: Mapping[TopicPartition, str]) -> None:
         """Forgets the replicas of an earlier life of this process that are not placed here any more."""
@@ -86,6 +98,7 @@ class Roles:
 
     def step_down(self) -> None:
         """Ends all roles, because another process is registered as this broker; the replicas keep their logs."""
+        self._postponed.clear()
         for topic_partition, replica in self._context.replicas.items():
             self._fetchers.remove(topic_partition)
             replica.leader = replica.follower = None
@@ -106,14 +119,19 @@ class Roles:
     def apply(self, now_ms: int, registration: PartitionRegistration) -> None:
         """Applies the role that `registration` says. A disk that fails takes only its own replicas offline.
 
-        Raises StorageError or OSError if the error does not come from a disk, or if no log directory is left.
+        Without a descriptor for a file of the replica it is tried again later, under the registration of then. Raises
+        StorageError or OSError if the error does not come from a disk, or if no log directory is left.
         """
+        topic_partition = registration.topic_partition
+        self._postponed.discard(topic_partition)
         try:
             self._apply(now_ms, registration)
         except LogHalfMade:
             self._report_unopened(registration)
         except (StorageError, OSError) as error:
-            topic_partition = registration.topic_partition
+            if is_lack(error):
+                self._postpone(now_ms, topic_partition, error)
+                return
             replica = self._context.replicas.get(topic_partition)
             has_log = self._logs.is_online(topic_partition)
             self._logs.on_disk_failed(None if replica is None else replica.log, error)
@@ -124,6 +142,20 @@ class Roles:
                 self._report_unopened(registration)
             else:
                 self.apply(now_ms, registration)
+
+    def _postpone(self, now_ms: int, topic_partition: TopicPartition, error: Exception) -> None:
+        logger.warning("role not taken yet: topic_partition=%s reason=%s", topic_partition, error)
+        self._postponed.add(topic_partition)
+        # This answers the requests that waited for the role before.
+        self._context.touch(topic_partition)
+
+        def go_on(now_ms: int) -> None:
+            registration = self._context.metadata.image.partition(topic_partition)
+            # Newer metadata may have brought a role meanwhile.
+            if topic_partition in self._postponed and registration is not None:
+                self.apply(now_ms, registration)
+
+        self._context.outbox.set_timer(f"{RETRY_TIMER}{topic_partition}", now_ms + RETRY_MS, go_on)
 
     def _apply(self, now_ms: int, registration: PartitionRegistration) -> None:
         if registration.topic_partition in self._context.offline:
@@ -191,7 +223,8 @@ class Roles:
             return
         self._fetchers.remove(replica.topic_partition)
         replica.adopt(registration)
-        replica.follower = None
+        # Nothing is appended in the epoch before, should this one find no descriptor for its file.
+        replica.leader = replica.follower = None
         self.begin_leader_epoch(replica)
         replica.leader = self.new_leader(now_ms, replica, registration)
         self._context.outbox.observe(

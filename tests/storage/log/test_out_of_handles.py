@@ -163,6 +163,49 @@ def test_a_log_that_rolls_takes_the_spare_descriptors(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) < used
 
 
+def test_rt5_segments_whose_times_cannot_be_read_for_want_of_a_descriptor_are_left(log: PartitionLog) -> None:
+    log.close()
+    config = replace(SMALL, retention_ms=1000)
+    file_system = OsFileSystem(handles=HandlePool(100))
+    again = PartitionLog.open(file_system, log.directory, config, clean=True, now_ms=NOW_MS)
+    again.marks.update_high_watermark(60)
+    file_system.handles.make_room(100)
+    with descriptors_left(0), pytest.raises(OutOfHandles, match="no old segment deleted"):
+        again.retention.delete_old(NOW_MS + 2000)
+    assert (again.online.reason, again.log_start_offset) == (None, 0)
+    assert again.retention.delete_old(NOW_MS + 2000) > 1
+    again.close()
+
+
+def test_ep3_a_leader_epoch_that_finds_no_descriptor_is_not_noted(log: PartitionLog) -> None:
+    with descriptors_left(0), pytest.raises(OutOfHandles, match="leader epoch 5 not noted"):
+        log.appends.assign_epoch(5)
+    assert (log.online.reason, log.epochs.last_epoch) == (None, 0)
+    log.appends.assign_epoch(5)
+    assert log.epochs.last_epoch == 5
+
+
+def test_rt15_a_directory_that_cannot_be_renamed_for_want_of_a_descriptor_keeps_its_name(
+    log: PartitionLog,
+) -> None:
+    before = log.directory
+    with descriptors_left(0), pytest.raises(OutOfHandles, match="is not changed"):
+        log.rename_directory("t-1")
+    assert (log.online.reason, log.directory) == (None, before)
+    assert read_offsets(log) == list(range(60))
+    assert log.rename_directory("t-1")
+    assert read_offsets(log) == list(range(60))
+
+
+def test_rd11_a_high_watermark_whose_place_finds_no_descriptor_is_looked_up_later(log: PartitionLog) -> None:
+    log.marks.update_high_watermark(30)
+    with descriptors_left(0):
+        assert log.marks.high_watermark_metadata.is_message_only
+    assert log.online.reason is None
+    assert not log.marks.high_watermark_metadata.is_message_only
+    assert log.high_watermark == 30
+
+
 Operation = Callable[[PartitionLog], None]
 
 
@@ -212,6 +255,11 @@ def delete_old_segments(log: PartitionLog) -> None:
     assert log.retention.delete_old(NOW_MS)
 
 
+def raise_log_start(log: PartitionLog) -> None:
+    log.marks.update_high_watermark(log.log_end_offset)
+    log.marks.maybe_increment_log_start_offset(20)
+
+
 OPERATIONS = (
     lead,
     lead_in_a_new_epoch,
@@ -223,6 +271,7 @@ OPERATIONS = (
     truncate_fully,
     truncate_in_slices,
     delete_old_segments,
+    raise_log_start,
 )
 
 
@@ -283,7 +332,13 @@ class Others:
                     self._taken.append(os.open(os.devnull, os.O_RDONLY))
 
 
-CHANGES = (truncate, truncate_within_a_segment, truncate_fully, truncate_in_slices, delete_old_segments)
+CHANGES = (
+    truncate,
+    truncate_within_a_segment,
+    truncate_fully,
+    truncate_in_slices,
+    delete_old_segments,
+)
 
 
 def survives(directory: Path, operate: Operation, first: int) -> bool:
@@ -308,7 +363,7 @@ def survives(directory: Path, operate: Operation, first: int) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operate", CHANGES, ids=lambda operate: operate.__name__)
+@pytest.mark.parametrize("operate", [*CHANGES, raise_log_start], ids=lambda operate: operate.__name__)
 def test_ap16_others_that_take_all_descriptors_in_the_midst_of_a_change_do_not_take_the_log_offline(
     tmp_path: Path, operate: Operation
 ) -> None:
