@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Final
 
@@ -17,12 +21,14 @@ from bench.scale_logs import (
     write_segments,
 )
 from bench.scale_partitions import open_directory
-from storage.log import PartitionLog
+from storage.log import FetchData, PartitionLog
 from storage.validation.work import STEP_REBUILT_BYTES
 
 # Batches in the segment.
 BATCHES: Final = (25_000, 50_000, 100_000, 200_000)
 CUT_BATCHES: Final = 10
+# The offset index of a segment gets no entry.
+SPARSE: Final = replace(ROOMY, index_interval_bytes=1 << 30)
 
 
 def _write_level(directory: Path, size: int) -> None:
@@ -98,6 +104,35 @@ def _searched(log: PartitionLog, timestamp: int) -> Sample:
     return taken.total
 
 
+def read_unindexed(size: int, root: Path) -> Once:
+    """Read the last of `size` batches, where the offset index has no entry, after a start."""
+    write_one_segment(root / "t-0", map(one_record, range(size)))
+    open_log(root / "t-0", clean=False, config=SPARSE).close()
+
+    def once() -> Sample:
+        log = open_log(root / "t-0", clean=True, config=SPARSE)
+        read: Callable[[], FetchData] = partial(log.read, size - 1, max_size=1000)
+        # Revisions on which the other rows are measured too do not have it.
+        if "in_step" in signature(log.read).parameters:
+            read = partial(log.read, size - 1, max_size=1000, in_step=True)
+
+        # As `FetchHandler` does.
+        def step() -> bool:
+            from storage.errors import ReadGoesOn
+
+            try:
+                assert read().records, size
+            except ReadGoesOn:
+                return True
+            return False
+
+        sample = sliced(step)
+        log.close_handles()
+        return sample
+
+    return once
+
+
 def delete(size: int, root: Path) -> Once:
     """Delete a log of `size` segments as a broker does, whose job deletes the files."""
     (root / "data").mkdir()
@@ -137,6 +172,13 @@ ROWS: Final = [
         sizes=SIZES,
         most=LINEAR,
         prepare=search_segments,
+    ),
+    Row(
+        name="read-unindexed",
+        what="a read of the last of n batches, where the offset index is empty, after a start",
+        sizes=BATCHES,
+        most=LINEAR,
+        prepare=read_unindexed,
     ),
     Row(
         name="delete",

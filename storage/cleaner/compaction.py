@@ -37,6 +37,9 @@ Work = Callable[[], None]
 Walk = Iterator[int]
 
 
+# Where the end of a segment is further from the last entry of its index, the worker looks for it.
+LOOKED_AT_IN_STEP_BYTES: Final = 4 << 20
+
 # The segments that one step of the log prepares for the worker, so that no step takes long.
 PLANNED_IN_STEP: Final = 256
 
@@ -196,7 +199,7 @@ class Compaction:
         self, group: Sequence[LogSegment], legacy_horizon_ms: int
     ) -> Generator[Work, None, None]:
         assert self._cleaned is None, self._cleaned
-        sources = self._plan_group(group)
+        sources = yield from self._plan_group(group)
         cleaned = self._cleaned = create_cleaned_segment(
             self._file_system, self._log.directory, group[0].base_offset, self._log_config, self._now_ms
         )
@@ -217,8 +220,18 @@ class Compaction:
             self._cleaned = cleaned
             raise
 
-    def _plan_group(self, group: Sequence[LogSegment]) -> list[Source]:
-        ends = [segment.base_offset for segment in group[1:]] + [read_next_offset(group[-1])]
+    def _plan_group(self, group: Sequence[LogSegment]) -> Generator[Work, None, list[Source]]:
+        last, found = group[-1], list[int]()
+
+        def look_for_end() -> None:
+            found.append(read_next_offset(last))
+
+        indexed = last.indexed_position(last.offset_index.last_offset)
+        if last.size_bytes - indexed > LOOKED_AT_IN_STEP_BYTES:
+            yield look_for_end
+        else:
+            look_for_end()
+        ends = [*(segment.base_offset for segment in group[1:]), *found]
         return [
             self._log.plan_source(segment, end_offset, segment.base_offset)
             for segment, end_offset in zip(group, ends, strict=True)

@@ -103,12 +103,14 @@ class LocalLog:
         *,
         min_one_message: bool,
         with_aborted: bool = False,
+        in_step: bool = False,
     ) -> FetchData:
         """Read whole batches from `start_offset` on, at most `max_size` bytes and none from `bound` on.
 
         The position of `bound` counts only in the segment of `bound`; no bytes are read from a later segment, nor from
         any segment when the place of `bound` is unknown (RD3). `with_aborted` adds the aborted transactions (RD5).
-        Raises OffsetOutOfRange above the log end and below the first segment (RD2).
+        Raises OffsetOutOfRange above the log end and below the first segment (RD2); `in_step` ReadGoesOn for a search
+        that takes longer.
         """
         segment = self.segments.floor(start_offset)
         if start_offset > self.log_end_offset or segment is None:
@@ -119,11 +121,11 @@ class LocalLog:
         if start_offset == bound.offset:
             return FetchData(offset_metadata=bound, aborted_transactions=() if with_aborted else None)
         if start_offset > bound.offset:
-            place = self.resolve(start_offset)
+            place = self.resolve(start_offset, in_step=in_step)
             return FetchData(offset_metadata=place, aborted_transactions=() if with_aborted else None)
         while segment is not None:
             max_position = _max_position(segment, bound)
-            data = segment.read(start_offset, max_size, max_position, min_one_message)
+            data = segment.read(start_offset, max_size, max_position, min_one_message, in_step=in_step)
             if data is not None:
                 return self._with_aborted(segment, data) if with_aborted else data
             segment = self.segments.higher(segment.base_offset)
@@ -167,11 +169,12 @@ class LocalLog:
         found = self.resolve(offset)
         return LogOffsetMetadata(offset, found.segment_base_offset, found.position)
 
-    def resolve(self, offset: int) -> LogOffsetMetadata:
+    def resolve(self, offset: int, *, in_step: bool = False) -> LogOffsetMetadata:
         """Returns base offset and place of the batch that holds `offset` or, in a gap, of the next one; else the log
         end.
 
-        Raises OffsetOutOfRange. Kafka 4.1: LocalLog.convertToOffsetMetadataOrThrow (4.2 returns `offset` itself).
+        Raises OffsetOutOfRange; `in_step` ReadGoesOn for a search that takes longer.
+        Kafka 4.1: LocalLog.convertToOffsetMetadataOrThrow (4.2 returns `offset` itself).
         """
         segment = self.segments.floor(offset)
         if offset > self.log_end_offset or segment is None:
@@ -179,7 +182,7 @@ class LocalLog:
         if offset == self.log_end_offset:
             return self.log_end
         while segment is not None:
-            if (found := segment.translate_offset(offset)) is not None:
+            if (found := segment.translate_offset(offset, in_step=in_step)) is not None:
                 return LogOffsetMetadata(found.base_offset, segment.base_offset, found.position)
             segment = self.segments.higher(segment.base_offset)
         return self.log_end

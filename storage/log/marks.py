@@ -9,7 +9,7 @@ import logging
 from typing import final
 
 from storage.disk.handle_pool import is_out_of_handles
-from storage.errors import OffsetOutOfRange
+from storage.errors import OffsetOutOfRange, ReadGoesOn
 from storage.leader_epochs import LeaderEpochCache
 from storage.log.local_log import LocalLog
 from storage.log.online import Online
@@ -70,11 +70,11 @@ class Marks:
 
     def _maybe_resolve(self, offset: int) -> LogOffsetMetadata:
         """Returns `offset` with its place; without it where the log has none, and where no file could be opened to find
-        it: the next call looks again.
+        it, or the search takes long: the next call looks again, or goes on.
         """
         try:
-            return self._local.resolve(offset)
-        except OffsetOutOfRange:
+            return self._local.resolve(offset, in_step=True)
+        except (OffsetOutOfRange, ReadGoesOn):
             return LogOffsetMetadata(offset)
         except OSError as error:
             if not is_out_of_handles(error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final, final
 
@@ -47,11 +48,14 @@ class Reads:
         max_size: int,
         isolation: Isolation = Isolation.LOG_END,
         min_one_message: bool = True,
+        in_step: bool = False,
     ) -> FetchData:
         """Whole batches from the one that holds `start_offset`, up to the bound that `isolation` names (RD1 to RD4).
 
         At most `max_size` bytes; with `min_one_message` the first batch is returned whole even if it is larger.
-        Raises OffsetOutOfRange outside [log start, log end], ValueError for a negative size, StorageError.
+        Raises OffsetOutOfRange outside [log start, log end], ValueError for a negative size, StorageError. `in_step` it
+        raises ReadGoesOn where the search for a place takes longer than a step may: the same call in a later step goes
+        on.
         """
         if max_size < 0:
             raise ValueError(f"cannot read {max_size} bytes: the size must not be negative")
@@ -64,9 +68,10 @@ class Reads:
             return self._local.read(
                 start_offset,
                 max_size,
-                self._bound(isolation),
+                self._settled_bound(isolation, in_step=in_step),
                 min_one_message=min_one_message,
                 with_aborted=isolation is Isolation.TXN_COMMITTED,
+                in_step=in_step,
             )
         except OSError as error:
             raise self.failed(error) from error
@@ -78,6 +83,16 @@ class Reads:
         if error.errno in OUT_OF_HANDLES:
             return OutOfHandles(str(error))
         return self._online.failed("read", error)
+
+    def _settled_bound(self, isolation: Isolation, *, in_step: bool) -> LogOffsetMetadata:
+        """Returns the bound with its place, if the log has one. Raises OSError; `in_step` ReadGoesOn."""
+        bound = self._bound(isolation)
+        if bound.is_message_only:
+            # What the marks look up from here on takes one slice.
+            with suppress(OffsetOutOfRange):
+                self._local.resolve(bound.offset, in_step=in_step)
+            bound = self._bound(isolation)
+        return bound
 
     def _bound(self, isolation: Isolation) -> LogOffsetMetadata:
         if isolation is Isolation.LOG_END:

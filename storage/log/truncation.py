@@ -7,6 +7,7 @@ import logging
 from bisect import bisect_right
 from typing import final
 
+from storage.errors import ReadGoesOn
 from storage.leader_epochs import LeaderEpochCache
 from storage.log.flushes import Flushes
 from storage.log.local_log import LocalLog
@@ -70,7 +71,21 @@ class Truncation:
         if offset >= self._local.log_end_offset or offset < self._local.segments.first_base_offset:
             self.forget_prepared()
             return True
-        return self._has_kept(offset) and self._has_producers(offset, now_ms)
+        return self._has_place(offset) and self._has_kept(offset) and self._has_producers(offset, now_ms)
+
+    def _has_place(self, offset: int) -> bool:
+        """Search a slice of the batches before the cut. Returns whether its place is found."""
+        segment = self._local.segments.floor(offset)
+        assert segment is not None, (offset, self._local.directory)
+        # No batch is without an offset, so the search of these is short.
+        if offset - segment.base_offset <= self.batches_a_slice:
+            return True
+        with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
+            try:
+                segment.translate_offset(offset, in_step=True)
+            except ReadGoesOn:
+                return False
+        return True
 
     def _has_kept(self, offset: int) -> bool:
         """Look at a slice of the timestamps that stay. Returns whether none is left to look at."""

@@ -37,11 +37,13 @@ from storage.disk.handle_pool import OUT_OF_HANDLES
 from storage.errors import (
     CorruptBatch,
     OutOfHandles,
+    ReadGoesOn,
     ReadTakesLong,
     StorageError,
     TruncatedWhileRead,
     UnpacksTooFar,
 )
+from storage.segment.waypoints import Waypoints
 from storage.values import quickly_made
 
 # Positions have 32 bits in the offset index.
@@ -53,6 +55,8 @@ BLOCK_BYTES: Final = 1 << 18
 
 # So many headers take 7 ms to look at in small batches, and up to 40 ms where each is a read of its own.
 HEADERS_A_STEP: Final = 8192
+# A search by offset passes so many batches in one step: 2 ms of small ones, 10 ms where each is a read of its own.
+SEARCHED_A_STEP: Final = 2048
 # A slice of a look at headers ends after so many bytes: each large batch is a read of its own.
 BYTES_A_SLICE: Final = 8 << 20
 
@@ -66,8 +70,6 @@ HeaderFields = tuple[int, ...]
 # Where a batch is: a block of the file, the place in the block, the position in the file, the size in bytes.
 Frame = tuple[bytes, int, int, int]
 _BASE_OFFSET: Final = struct.Struct(">q")
-# The base offset, and the size field after it.
-_FRAME: Final = struct.Struct(">qi")
 
 
 @quickly_made
@@ -98,7 +100,7 @@ class FileRecords:
     without preallocation, the whole file counts as records (FR1). Raises StorageError above 2^31-1 bytes.
     """
 
-    __slots__ = ("_file", "_file_system", "_path", "_read_only", "cuts", "size_bytes")
+    __slots__ = ("_file", "_file_system", "_path", "_read_only", "_waypoints", "cuts", "size_bytes")
 
     def __init__(
         self,
@@ -121,6 +123,7 @@ class FileRecords:
             raise StorageError(f"{path}: {length} bytes are more than a segment may have")
         # The position at which the records end.
         self.size_bytes = length
+        self._waypoints = Waypoints()
         # How often the records were cut: bytes that a reader found before a cut may be others after it.
         self.cuts = 0
         if preallocate_bytes and not file_already_exists and not read_only:
@@ -268,15 +271,21 @@ class FileRecords:
             batch.record_count,
         )
 
-    def search_for_offset_with_size(self, target_offset: int, start: int = 0) -> LogOffsetPosition | None:
+    def search_for_offset_with_size(
+        self, target_offset: int, start: int = 0, *, in_step: bool = False
+    ) -> LogOffsetPosition | None:
         """The batch from byte `start` on that holds `target_offset`, else the first that begins above it (FR12).
 
         Kafka 4.1 compares base offsets, and reads the last offset only of the batch before one that begins higher, and
         of the last: where offsets go back, the last batch below the target decides. This does the same.
+        `in_step` it raises ReadGoesOn after `SEARCHED_A_STEP` batches; the same call goes on from there.
         """
         before: Frame | None = None
+        ways = self._waypoints
+        greatest_offset, begun = ways.last_before(start, target_offset)
+        passed = 0
         # Headers are read whole only where they decide: a search passes many batches.
-        for frame in self._frames(start, None, with_bodies=False, below=target_offset):
+        for frame in self._frames(begun, None, with_bodies=False):
             (base_offset,) = _BASE_OFFSET.unpack_from(frame[0], frame[1])
             if base_offset >= target_offset:
                 if base_offset > target_offset and before is not None:
@@ -284,6 +293,14 @@ class FileRecords:
                     if batch.last_offset >= target_offset:
                         return _place_of(batch)
                 return _place_of(self._header_in(frame))
+            if passed == SEARCHED_A_STEP:
+                passed = 0
+                ways.note(start, max(greatest_offset, base_offset), frame[2])
+                if in_step:
+                    raise ReadGoesOn(f"{self._path}: a search over more than {SEARCHED_A_STEP} batches")
+            if base_offset > greatest_offset:
+                greatest_offset = base_offset
+            passed += 1
             before = frame
         if before is None:
             return None
@@ -312,6 +329,21 @@ class FileRecords:
                         offset=record.offset,
                         leader_epoch=epoch if epoch >= 0 else None,
                     )
+        return None
+
+    def find_max_timestamp(
+        self, timestamp: int, start: int = 0, *, in_step: bool = False
+    ) -> RecordBatch | None:
+        """The first batch from byte `start` on whose greatest timestamp is `timestamp`.
+
+        `in_step` it raises ReadTakesLong after `HEADERS_A_STEP` batches.
+        """
+        for seen, header in enumerate(self._headers(start)):
+            if in_step and seen == HEADERS_A_STEP:
+                raise ReadTakesLong(f"a search over more than {HEADERS_A_STEP} batches")
+            if header.max_timestamp == timestamp:
+                data = self.read_slice(header.position, header.size_bytes)
+                return RecordBatch(data, 0, len(data), header.position)
         return None
 
     def last_batch(self, start: int = 0) -> RecordBatch | None:
@@ -370,6 +402,7 @@ class FileRecords:
             # new end, and one that began earlier finds another count when it has read (`check_uncut`).
             self.size_bytes = target_size_bytes
             self.cuts += 1
+            self._waypoints = Waypoints()
             try:
                 self._file.truncate(target_size_bytes)
             except OSError:
@@ -466,12 +499,8 @@ class FileRecords:
         read.size_bytes = batch.size_bytes
         return read
 
-    def _frames(
-        self, start: int, end: int | None, *, with_bodies: bool, below: int | None = None
-    ) -> Iterator[Frame]:
-        """Frame [start, end) by size fields (FR8); of those that begin below offset `below`, in a row, perhaps only the
-        last.
-        """
+    def _frames(self, start: int, end: int | None, *, with_bodies: bool) -> Iterator[Frame]:
+        """Frame [start, end) by size fields (FR8)."""
         limit = self.size_bytes if end is None else end
         position, block, block_position, block_bytes = start, b"", start, FIRST_BLOCK_BYTES
         while position < limit - HEADER_SIZE_UP_TO_MAGIC:
@@ -487,12 +516,6 @@ class FileRecords:
                     return
                 needed = size_bytes if with_bodies else min(size_bytes, HEADER_SIZE)
             if present >= needed:
-                # All that can be passed over in a block is passed at its beginning.
-                if at == 0 and below is not None:
-                    passed_bytes = _pass_below(block, limit - block_position, below)
-                    if passed_bytes:
-                        position += passed_bytes
-                        continue
                 yield block, at, position, size_bytes
                 position += size_bytes
                 continue
@@ -506,25 +529,6 @@ class FileRecords:
     def _bad_size(self, position: int, size_field: int) -> CorruptBatch:
         reason = f"a size field of {size_field}, below the least of {MIN_SIZE_FIELD}"
         return CorruptBatch(self._path, position, reason)
-
-
-def _pass_below(block: bytes, end: int, target_offset: int) -> int:
-    """Returns where in a block, which begins with a batch, the last batch begins that is still below `target_offset`.
-
-    That is the last in a row whose whole headers are in the block and which are sound, before the records end at `end`.
-    """
-    at, last_header, unpack = 0, len(block) - HEADER_SIZE, _FRAME.unpack_from
-    base_offset, size_field = unpack(block)
-    while base_offset < target_offset:
-        following = at + LOG_OVERHEAD + size_field
-        if following > last_header:
-            break
-        base_offset, size_field = unpack(block, following)
-        is_whole = following + LOG_OVERHEAD + size_field <= end
-        if base_offset >= target_offset or size_field < MIN_SIZE_FIELD or not is_whole:
-            break
-        at = following
-    return at
 
 
 def _place_of(batch: RecordBatch) -> LogOffsetPosition:

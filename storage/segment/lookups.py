@@ -45,14 +45,13 @@ def find_offset_by_timestamp(
 def find_max_timestamp(segment: LogSegment, most_bytes: int | None = None) -> TimestampAndOffset | None:
     """The first record that has the segment's greatest timestamp; None in an empty segment (RD8).
 
-    Raises ReadTakesLong for a batch of more than `most_bytes` to decode.
+    Raises ReadTakesLong for a batch of more than `most_bytes` to decode and, if that is given, for a search over many
+    batches.
     """
     latest = segment.max_timestamp
     position = segment.indexed_position(latest.offset)
-    for batch in segment.records.batches(position):
-        if batch.max_timestamp == latest.timestamp:
-            return _first_record_at(batch, latest.timestamp, most_bytes)
-    return None
+    batch = segment.records.find_max_timestamp(latest.timestamp, position, in_step=most_bytes is not None)
+    return None if batch is None else _first_record_at(batch, latest.timestamp, most_bytes)
 
 
 def _first_record_at(batch: RecordBatch, timestamp: int, most_bytes: int | None) -> TimestampAndOffset | None:

@@ -361,16 +361,19 @@ class LogSegment:
         # A clean start takes each slot for an entry.
         assert self.time_index.free_entries == 0, (self.path, self.time_index.free_entries)
 
-    def translate_offset(self, offset: int, start_position: int = 0) -> LogOffsetPosition | None:
+    def translate_offset(
+        self, offset: int, start_position: int = 0, *, in_step: bool = False
+    ) -> LogOffsetPosition | None:
         """The first batch whose last offset is at least `offset`; None when there is none (LS7).
 
-        Raises TruncatedWhileRead, StorageError, OSError.
+        Raises TruncatedWhileRead, StorageError, OSError; `in_step` ReadGoesOn for a search that takes longer.
         """
         records = self.records
         cuts = records.cuts
         try:
             indexed = self.indexes.lazy_offset.get().lookup(offset)
-            found = records.search_for_offset_with_size(offset, max(indexed.position, start_position))
+            start = max(indexed.position, start_position)
+            found = records.search_for_offset_with_size(offset, start, in_step=in_step)
         except StorageError:
             records.check_uncut(cuts)
             raise
@@ -392,18 +395,21 @@ class LogSegment:
         max_size: int,
         max_position: int | None = None,
         min_one_message: bool = False,
+        *,
+        in_step: bool = False,
     ) -> FetchData | None:
         """The bytes from the batch that holds `start_offset`: at most `max_size`, up to `max_position` (exclusive).
 
         A `max_position` of None stands for a bound whose place in this segment is unknown: no bytes are returned then.
         With `min_one_message` the first batch is returned whole even above `max_size`. Returns None when the segment
-        ends below `start_offset`. Raises ValueError for a negative size (LS8), TruncatedWhileRead, OSError.
+        ends below `start_offset`. Raises ValueError for a negative size (LS8), TruncatedWhileRead, OSError; `in_step`
+        ReadGoesOn for a search that takes longer.
         """
         if max_size < 0:
             raise ValueError(f"{self.path}: cannot read {max_size} bytes: the size must not be negative")
         records = self.records
         cuts = records.cuts
-        found = self.translate_offset(start_offset)
+        found = self.translate_offset(start_offset, in_step=in_step)
         if found is None:
             return None
         place = LogOffsetMetadata(found.base_offset, self.base_offset, found.position)

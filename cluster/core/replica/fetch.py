@@ -6,6 +6,7 @@ Kafka: ReplicaManager.fetchMessages, Partition.fetchRecords.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
@@ -28,7 +29,7 @@ from cluster.core.replica.leader import Leader
 from cluster.core.replica.purgatory import Purgatory
 from cluster.core.replica.replica import Replica
 from cluster.core.replica.shared_read import SharedRead
-from storage.errors import OffsetOutOfRange, StorageError
+from storage.errors import OffsetOutOfRange, ReadGoesOn, StorageError
 from storage.log import FetchData, Isolation, PartitionLog
 from storage.segment.place import LogOffsetMetadata
 from storage.values import maker, quickly_made
@@ -87,7 +88,11 @@ class FetchHandler:
 
         Raises StorageError if the disk under the last log directory fails.
         """
-        reading = self._read_all(now_ms, request, counts=is_from_follower(request))
+        try:
+            reading = self._read_all(now_ms, request, counts=is_from_follower(request))
+        except ReadGoesOn:
+            self._go_on(lambda at_ms: self.on_request(at_ms, call, request))
+            return
         may_wait = request.max_wait_ms > 0 and request.partitions
         parked = self.parked_beside(request)
         has_room = len(parked) < self._context.config.max_parked_requests
@@ -98,6 +103,11 @@ class FetchHandler:
         watched = [asked.topic_partition for asked in request.partitions]
         wait_ms = min(request.max_wait_ms, self._context.config.max_fetch_wait_ms)
         parked[call] = self.purgatory.park(operation, watched, now_ms + wait_ms)
+
+    def _go_on(self, read: Callable[[int], None]) -> None:
+        """Reads again in a step of its own, which goes on with the search that was too long for this one."""
+        # A job without work: whatever waits for a step comes first.
+        self._context.outbox.run_job("search", _do_nothing, lambda now_ms, _: read(now_ms))
 
     def parked_beside(self, request: FetchRequest) -> dict[int, int]:
         """Returns the parked fetches that share their room with this one.
@@ -177,7 +187,11 @@ class FetchHandler:
 
         The follower's progress was counted when the fetch came, and is not counted a second time (LED-6).
         """
-        reading = self._read_all(now_ms, parked.request, counts=False)
+        try:
+            reading = self._read_all(now_ms, parked.request, counts=False)
+        except ReadGoesOn:
+            # It waits on. The next look, at its expiry at the latest, goes on with the search.
+            return
         is_ready = reading.is_final or self._is_enough(parked.request, reading)
         if is_ready or not all(map(fencing.is_same_log, parked.views, self._views(parked.request))):
             self.purgatory.take(number)
@@ -186,7 +200,16 @@ class FetchHandler:
 
     def _on_expired(self, now_ms: int, parked: ParkedFetch) -> None:
         del parked.parked[parked.call]
-        self._answer(parked.call, self._read_all(now_ms, parked.request, counts=False))
+        self._answer_now(now_ms, parked.call, parked.request)
+
+    def _answer_now(self, now_ms: int, call: int, request: FetchRequest) -> None:
+        """Answers with what there is, as soon as its place is found."""
+        try:
+            reading = self._read_all(now_ms, request, counts=False)
+        except ReadGoesOn:
+            self._go_on(lambda at_ms: self._answer_now(at_ms, call, request))
+            return
+        self._answer(call, reading)
 
     def waiting(self, topic_partition: TopicPartition) -> list[LogView]:
         """Returns the views of the partition under which its fetches wait, in order of arrival, for checkers."""
@@ -234,7 +257,8 @@ class FetchHandler:
         """Returns the answer for one partition; if `counts` and all checks pass, counts the follower's progress.
 
         `room` is how many bytes are left of the whole answer's limit; if `is_first`, one batch may exceed it. Errors
-        become answers, but StorageError is raised if the disk under the last log directory fails.
+        become answers, but StorageError is raised if the disk under the last log directory fails, and ReadGoesOn if the
+        read must go on in another step.
         """
         replica: Replica | None = None
         place: LogOffsetMetadata | None = None
@@ -250,6 +274,8 @@ class FetchHandler:
             answer = self._refuse(replica, asked, error.code)
         except OffsetOutOfRange:
             answer = self._refuse(replica, asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+        except ReadGoesOn:
+            raise
         except StorageError as error:
             self._context.check_online(asked.topic_partition, error)
             answer = self._refuse(replica, asked, ErrorCode(error.code))
@@ -346,7 +372,11 @@ class FetchHandler:
         if is_follower:
             return self._shared.read(log, offset, max_size=max_bytes, min_one_message=is_first)
         return log.read(
-            offset, max_size=max_bytes, isolation=Isolation.HIGH_WATERMARK, min_one_message=is_first
+            offset,
+            max_size=max_bytes,
+            isolation=Isolation.HIGH_WATERMARK,
+            min_one_message=is_first,
+            in_step=True,
         )
 
     def count_progress(
@@ -423,3 +453,7 @@ class FetchHandler:
         return FetchPartitionResponse(
             topic_partition=asked.topic_partition, error=error, leader_id=leader_id, leader_epoch=leader_epoch
         )
+
+
+def _do_nothing() -> None:
+    """Does nothing."""

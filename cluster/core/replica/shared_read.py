@@ -31,7 +31,11 @@ class SharedRead:
         if is_same and self._data is not None and log.online.reason is None:
             return self._data
         data = log.read(
-            start_offset, max_size=max_size, isolation=Isolation.LOG_END, min_one_message=min_one_message
+            start_offset,
+            max_size=max_size,
+            isolation=Isolation.LOG_END,
+            min_one_message=min_one_message,
+            in_step=True,
         )
         if data.records:
             assert start_offset < log_end.offset, (start_offset, log_end)

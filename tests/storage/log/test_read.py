@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+import storage.segment.file_records
 from storage.errors import OffsetOutOfRange, ReadGoesOn
-from storage.log import Isolation, LogOffsetMetadata, PartitionLog
+from storage.log import FetchData, Isolation, LogOffsetMetadata, PartitionLog
 from tests.storage.logs import (
     NOW_MS,
+    ROOMY,
     SIZE,
     THREE,
     append_each,
@@ -22,6 +27,8 @@ from tests.storage.logs import (
     read_offsets,
 )
 
+# All in one segment, and no entry in its offset index.
+SPARSE = replace(ROOMY, index_interval_bytes=1 << 20)
 log_of = partial(filled_log, segment_batches=5)
 
 
@@ -270,3 +277,65 @@ def test_rd8_a_search_by_time_learns_of_so_many_segments_in_a_step_and_goes_on_i
         assert [each.is_max_timestamp_known for each in log.local.segments].count(True) == known
     assert log.reads.search_for_timestamp(NOW_MS + 1, 2) is None
     assert log.reads.search_for_timestamp(NOW_MS, 0) is not None
+
+
+def without_index(batches: int) -> PartitionLog:
+    """Return a log of one segment whose offset index is empty, after a start."""
+    file_system = new_file_system()
+    log = open_log(file_system, SPARSE)
+    append_each(log, batches)
+    log.close()
+    log = open_log(file_system, SPARSE, clean=True)
+    assert log.local.segments.active.offset_index.entries == 0
+    return log
+
+
+def steps_of(read: Callable[[], FetchData]) -> tuple[list[int], int]:
+    """Return the offsets that are read, and in how many steps."""
+    for steps in range(1, 100):
+        with suppress(ReadGoesOn):
+            return offsets_in(read().records), steps
+    raise AssertionError("it never ends")
+
+
+def test_rd1_a_read_where_the_index_has_no_entry_for_long_goes_on_in_later_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 5)
+    log = without_index(40)
+    read = partial(log.read, 33, max_size=SIZE, in_step=True)
+    assert steps_of(read) == ([33], 7)
+    assert steps_of(read) == ([33], 1)
+    assert log.online.reason is None
+
+
+@pytest.mark.parametrize("isolation", [Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED])
+def test_rd3_so_does_the_search_for_the_place_of_the_bound(
+    monkeypatch: pytest.MonkeyPatch, isolation: Isolation
+) -> None:
+    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 5)
+    log = without_index(40)
+    log.marks.update_high_watermark(30)
+    read = partial(log.read, 28, max_size=10 * SIZE, isolation=isolation, in_step=True)
+    found, steps = steps_of(read)
+    assert found == [28, 29] and steps > 1
+    log.marks.update_high_watermark(20)
+    assert steps_of(partial(log.read, 18, max_size=10 * SIZE, isolation=isolation)) == ([18, 19], 1)
+
+
+def test_rd3_a_read_that_may_take_long_looks_for_the_bound_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 5)
+    log = without_index(40)
+    log.marks.update_high_watermark(30)
+    assert read(log, 28, Isolation.HIGH_WATERMARK) == [28, 29]
+
+
+def test_rd11_a_high_watermark_rises_while_the_search_for_its_place_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 5)
+    log = without_index(40)
+    log.marks.update_high_watermark(30)
+    assert not log.marks.maybe_increment_high_watermark(LogOffsetMetadata(30))
+    assert log.marks.maybe_increment_high_watermark(log.local.log_end)
+    assert log.marks.high_watermark_metadata == log.local.log_end

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 
+import storage.segment.file_records
 from sim.disk.handles import SimFileSystem
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from tests.storage.lines import lines_of
-from tests.storage.logs import NOW_MS, SIZE, append_each, batch, new_file_system, open_log, produced
+from tests.storage.logs import (
+    NOW_MS,
+    SIZE,
+    append_each,
+    batch,
+    new_file_system,
+    open_log,
+    produced,
+    read_offsets,
+)
 from tests.storage.producers.reloads import prepare_all
 
 CONFIG = LogConfig(segment_index_bytes=24_000, index_interval_bytes=2 * SIZE)
@@ -111,3 +122,18 @@ def test_rt9_at_or_beyond_the_end_nothing_is_prepared() -> None:
     assert not log.truncation.prepare(11, now_ms=NOW_MS)
     assert log.truncation.prepare(12, now_ms=NOW_MS)
     assert not log.truncation.is_preparing
+
+
+def test_rt9_the_place_of_a_cut_is_looked_for_in_slices_where_the_index_has_no_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 5)
+    config = replace(CONFIG, index_interval_bytes=1 << 20)
+    log = open_log(new_file_system(), config)
+    append_each(log, 40)
+    log.truncation.batches_a_slice = SLICE
+    prepared = [log.truncation.prepare(33, now_ms=NOW_MS) for _ in range(8)]
+    assert prepared == [False] * 6 + [True] * 2
+    assert (log.online.reason, log.log_end_offset) == (None, 40)
+    log.truncate_to(33, now_ms=NOW_MS)
+    assert read_offsets(log) == list(range(33))

@@ -176,6 +176,19 @@ class TestSearch:
         found = records.search_for_timestamp(2)
         assert found is not None and found.offset == 4
 
+    def test_rd8_the_greatest_timestamp_is_looked_for_in_so_many_batches_of_a_step(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(storage.segment.file_records, "HEADERS_A_STEP", 3)
+        records = holding(b"".join(batch_of(offset, timestamp=1 + offset // 4) for offset in range(6)))
+        found = records.find_max_timestamp(1, in_step=True)
+        assert found is not None and (found.base_offset, len(list(found.records()))) == (0, 1)
+        with pytest.raises(ReadTakesLong, match="3 batches"):
+            records.find_max_timestamp(2, in_step=True)
+        found = records.find_max_timestamp(2)
+        assert found is not None and found.base_offset == 4
+        assert records.find_max_timestamp(3) is None
+
     def test_fr13_the_record_within_the_batch(self) -> None:
         batch = build_batch(
             [
