@@ -34,8 +34,8 @@ class Waypoints:
         return self._count
 
     def last_before(self, start: int, target_offset: int) -> tuple[int, int]:
-        """Where a search from `start` for `target_offset` may go on: the greatest base offset so far, and the position
-        of a batch below the target; -1 and `start` without a waypoint.
+        """Returns the waypoint from which a search from `start` for `target_offset` may go on: the greatest base offset
+        up to it, and the position of its batch, which is below the target; -1 and `start` without one.
         """
         found = self._of_starts.get(start)
         if found is None:
