@@ -247,13 +247,16 @@ class Flushes:
         return prepared
 
     def done(self, offset: int) -> None:
-        """Move the recovery point, after the prepared flush up to `offset` has run; earlier ones count as done too."""
+        """Move the recovery point, after the prepared flush up to `offset` has run.
+
+        An earlier one that has not ended is kept: what a truncation cuts meanwhile must not count as synced by it.
+        """
         assert offset >= 0, offset
         valid_up_to = offset
         for index, prepared in enumerate(self._prepared):
             if prepared.offset == offset:
                 valid_up_to = prepared.valid_up_to
-                del self._prepared[: index + 1]
+                del self._prepared[index]
                 break
         # A truncation may have lowered it, nothing raises it.
         assert valid_up_to <= offset, (valid_up_to, offset)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+import storage.cleaner.compaction
 from storage.cleaner.compaction import PLANNED_IN_STEP
 from storage.cleaner.plan import MOST_IN_GROUP, group_segments
 from storage.disk.filesystem import join, read_file
@@ -188,6 +189,22 @@ def test_cl10_a_step_of_a_round_plans_few_segments() -> None:
         work()
     assert 0 < most <= PLANNED_IN_STEP
     assert compaction.end_offset == log.log.local.segments.active.base_offset
+
+
+def test_cl11_the_worker_looks_for_the_end_of_a_segment_that_is_far_from_its_last_index_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slices() -> int:
+        log = CleanedLog(replace(COMPACTED, segment_bytes=100_000, index_interval_bytes=1 << 20))
+        log.put_each(*(number % 3 for number in range(12)))
+        log.roll()
+        count = sum(1 for work in log.prepare() if work() is None)
+        assert log.keys() == [0, 1, 2]
+        return count
+
+    in_step = slices()
+    monkeypatch.setattr(storage.cleaner.compaction, "LOOKED_AT_IN_STEP_BYTES", 100)
+    assert slices() == in_step + 1
 
 
 def test_cl23_the_snapshot_of_a_segment_that_a_split_took_away_is_deleted_with_it() -> None:

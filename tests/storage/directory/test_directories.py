@@ -105,6 +105,20 @@ def test_ll4_a_log_that_may_be_half_made_in_a_failed_directory_is_made_in_no_oth
     assert log.directory == "one/t-0" and log.local.log_end_offset == 0
 
 
+def test_ll4_a_log_that_was_made_once_is_no_half_made_one_when_its_successor_fails_before_it_is_begun() -> (
+    None
+):
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    assert log.directory == "one/t-0" and not logs.online[0].has_half_made("t", 0)
+    logs.delete("t", 0)
+    logs.checkpoint()
+    disk.fail(1, verbs={"make_directory"})
+    assert logs.create("t", 0).directory == "two/t-0"
+    assert [each.directory for each in logs.offline] == ["one"]
+
+
 @pytest.mark.covers("LogManagerTest.testInvalidLogDirNotFailLogManager")
 def test_ll1_a_directory_that_cannot_be_used_at_start_is_offline_and_the_others_go_on() -> None:
     disk = new_disk()

@@ -57,6 +57,21 @@ def test_fl5_a_flush_that_a_later_one_overtook_moves_no_recovery_point_beyond_th
     assert (log.log_end_offset, log.local.recovery_point) == (3, 3)
 
 
+def test_fl5_a_flush_that_was_overtaken_does_not_count_records_that_came_after_a_truncation() -> None:
+    log = open_log(new_file_system())
+    append_each(log, 10)
+    early = log.flushes.prepare(5)
+    early()
+    log.flushes.flush()
+    log.truncate_to(3, now_ms=NOW_MS)
+    append_each(log, 6)
+    # It has synced other records at the offsets 3 and 4.
+    log.flushes.done(early.offset)
+    assert (log.log_end_offset, log.local.recovery_point) == (9, 3)
+    log.flushes.flush()
+    assert log.local.recovery_point == 9
+
+
 def test_fl2_segments_that_a_truncation_deleted_meanwhile_need_no_sync() -> None:
     log = open_log(new_file_system(), THREE)
     log.flushes.flush()

@@ -163,6 +163,17 @@ def test_rt6_one_byte_short_of_a_segment_keeps_it() -> None:
     assert log.retention.delete_old(NOW_MS) == 1
 
 
+def test_rt6_an_empty_segment_goes_where_the_rest_has_just_retention_bytes() -> None:
+    """A compaction may leave one. Kafka deletes as long as no less than the limit is left."""
+    log = open_log(new_file_system(), LogConfig(segment_index_bytes=1200, retention_bytes=3 * SIZE))
+    log.flushes.roll(5, now_ms=NOW_MS)
+    log.append_as_follower(b"".join(map(batch, (5, 6, 7))), leader_epoch=0, now_ms=NOW_MS)
+    log.marks.update_high_watermark(8)
+    assert bases(log) == [0, 5]
+    assert log.retention.delete_old(NOW_MS) == 1
+    assert bases(log) == [5] and log.log_start_offset == 5
+
+
 # By log start offset
 
 

@@ -96,8 +96,11 @@ def test_the_number_of_waypoints_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         ways.note(0, number, 10 * number)
         assert 0 < len(ways) <= 4
         assert ways.last_before(0, number + 1) == (number, 10 * number)
-    # One that is behind is known already.
+    # One that another thread has noted, and one that is behind, are known already.
+    before = len(ways)
+    ways.note(0, 10, 100)
     ways.note(0, 5, 50)
+    assert len(ways) == before
     assert ways.last_before(0, 100) == (10, 100)
     # Those before were dropped for others, and of another start nothing is known.
     assert (ways.last_before(0, 9), ways.last_before(7, 100)) == ((-1, 0), (-1, 7))
