@@ -82,6 +82,10 @@ class Blindfold:
         if not self._packets.unchecked:
             self._watcher.on_idle_reply(shell, body)
 
+    def on_left(self, shell: Shell, exchange: Exchange) -> None:
+        if not self._packets.unchecked:
+            self._watcher.on_left(shell, exchange)
+
     def on_metadata(self, node: Node) -> None:
         if not self._packets.unchecked:
             self._watcher.on_metadata(node)

@@ -31,6 +31,7 @@ from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.present_lives import PresentLives
 from sim.checkers.proposals import Proposals
 from sim.checkers.shutdowns import OrderlyStops
+from sim.checkers.unanswered import UnansweredCalls
 from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
@@ -67,6 +68,7 @@ class Watch:
         self._stops = OrderlyStops(witness.jury)
         self._positions = ConsumerPositions(witness.jury)
         self._sends = ClientSends(witness.jury)
+        self._unanswered = UnansweredCalls(witness.jury)
         self._reported_excuses = 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
@@ -140,6 +142,13 @@ class Watch:
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
         if isinstance(body, FetchResponse):
             self._parked.on_idle_answer(shell.name)
+
+    def on_left(self, shell: Shell, exchange: Exchange) -> None:
+        """Receives a request whose sender gave up, and judges how long the node could have answered it."""
+        acts_since_us = shell.acts_since_us if isinstance(shell, Node) else None
+        if acts_since_us is not None:
+            waited_us = shell.world.now_us - max(exchange.asked_us, acts_since_us)
+            self._unanswered.on_left(shell.name, exchange.body, waited_us)
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         """Receives a call as it leaves a core."""

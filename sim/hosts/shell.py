@@ -96,6 +96,9 @@ class Watcher(Protocol):
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
         """Receives an answer to a request after the core was told that its sender has left."""
 
+    def on_left(self, shell: Shell, exchange: Exchange) -> None:
+        """Receives a request that a core has and has not answered, because its sender has left."""
+
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         """Receives a call of a core to a node."""
 
@@ -259,12 +262,14 @@ class Shell:
 
     def forget(self, call: int) -> None:
         """Drops the reply to a request, and what waits for it in the core, because its sender has left."""
-        if self._inbound.pop(call, None) is None or not can_forget(self.core):
+        inbound = self._inbound.pop(call, None)
+        if inbound is None or not can_forget(self.core):
             return
         if any(type(event) is Request and event.call == call for event, _ in self._inbox):
             # The core has not got it yet, and would park it.
             self._forgotten.add(call)
         else:
+            self._watcher.on_left(self, inbound[0])
             self._tell_left(self.core, call)
 
     def on_refused(self, refused: OutOfBounds) -> None:

@@ -36,7 +36,12 @@ FAMILIES: tuple[frozenset[str], ...] = (
         }
     ),
     # Something that should have happened by now.
-    frozenset({"convergence", "canaries", "fail-over", "waits-in-vain", "parked-fetches", "orderly-stops"}),
+    frozenset(
+        {
+            "convergence", "canaries", "unanswered-calls", "fail-over", "waits-in-vain", "parked-fetches",
+            "orderly-stops",
+        }
+    ),
 )  # fmt: skip
 
 

@@ -79,6 +79,9 @@ class WatchedPoints:
         self._reached.note("answer-to-nobody")
         self._watcher.on_idle_reply(shell, body)
 
+    def on_left(self, shell: Shell, exchange: Exchange) -> None:
+        self._watcher.on_left(shell, exchange)
+
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         self._watcher.on_begun(shell, policy)
 

@@ -145,6 +145,9 @@ class Onlooker:
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
         self.idle_replies += 1
 
+    def on_left(self, shell: Shell, exchange: Exchange) -> None:
+        return
+
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         return
 
