@@ -8,11 +8,12 @@ from typing import final
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import TopicPartition
 from sim.checkers.base import Jury
-from sim.cluster import Cluster
+from sim.cluster import Cluster, topic_properties
 from sim.hosts.clients import ProducerShell
 from sim.hosts.history import Outcome, SendOperation
 from sim.scenario.steps import AlterTopic
 from sim.witness.topic_lives import TopicLives
+from storage.config import LogConfig
 
 NAME = "canaries"
 # The network may lose what is sent, also when it is healed.
@@ -20,6 +21,8 @@ TRIES = 5
 # The partitions of one topic that get a record. What keeps one of many from serving keeps others too.
 MOST_PARTITIONS = 8
 _LOOK_US = 20_000
+# At least what a batch with one record of a run needs beside its value: headers, key, lengths.
+_BATCH_OVERHEAD_BYTES = 100
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE.name, ErrorCode.RECORD_LIST_TOO_LARGE.name})
 
 
@@ -53,9 +56,15 @@ class Canaries:
                 self._jury.report(NAME, f"{topic_partition}: {producer.name} {what}")
 
     def _is_too_large(self, topic_partition: TopicPartition, operation: SendOperation) -> bool:
-        """Whether the topic's settings, which a step has altered, refuse records of that size."""
-        altered = [each.alter_topic for each in self._cluster.scenario.steps if isinstance(each, AlterTopic)]
-        return operation.error in _TOO_LARGE and topic_partition.topic in altered
+        """Whether the topic's settings, perhaps those that a step has altered, refuse records of that size."""
+        scenario, topic = self._cluster.scenario, topic_partition.topic
+        if operation.error not in _TOO_LARGE:
+            return False
+        if any(isinstance(each, AlterTopic) and each.alter_topic == topic for each in scenario.steps):
+            return True
+        config = LogConfig.from_properties(topic_properties(scenario.topics[topic]))
+        most_bytes = min(config.segment_bytes, config.max_message_bytes)
+        return len(operation.value) + _BATCH_OVERHEAD_BYTES > most_bytes
 
     def _served(self, topic: str) -> list[TopicPartition]:
         """Returns partitions of the topic that are judged; none of a topic that was deleted."""

@@ -33,10 +33,14 @@ def test_each_producer_gets_a_record_into_each_partition() -> None:
     assert with_canaries.operations["ok"] - without.operations["ok"] == 2 * 3
 
 
-@pytest.mark.parametrize("reason", ["max.message.bytes: 100", "message.timestamp.before.max.ms: 0"])
-def test_a_cluster_that_refuses_all_is_noticed_and_every_producer_and_partition_named(reason: str) -> None:
-    broken = run(SCENARIO.replace("config: {", f"config: {{{reason}, ")).violations
+def test_a_cluster_that_refuses_all_is_noticed_and_every_producer_and_partition_named() -> None:
+    broken = run(SCENARIO.replace("config: {", "config: {message.timestamp.before.max.ms: 0, ")).violations
     assert {violation.checker for violation in broken} == {"canaries"}
     named = {tuple(violation.what.split()[:2]) for violation in broken}
     assert named == {(f"t-{number}:", f"producer-{each}") for number in range(3) for each in (1, 2)}
     assert all(f"in {TRIES} tries" in violation.what for violation in broken)
+
+
+@pytest.mark.parametrize("limit", ["max.message.bytes: 250", "segment.bytes: 250"])
+def test_a_topic_may_refuse_records_above_its_limits(limit: str) -> None:
+    assert run(SCENARIO.replace("config: {", f"config: {{{limit}, ")).violations == ()
