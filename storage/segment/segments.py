@@ -35,7 +35,8 @@ class LogSegments:
         return len(self._bases)
 
     def __iter__(self) -> Iterator[LogSegment]:
-        return iter([self._by_base[base] for base in self._bases])
+        """The segments there are now. A thread that asks beside a change may see the changed segment or not."""
+        return iter([each for base in self._bases[:] if (each := self._by_base.get(base)) is not None])
 
     def __reversed__(self) -> Iterator[LogSegment]:
         """The segments from the last one back, which must not change meanwhile; the others are not looked at."""
@@ -97,9 +98,9 @@ class LogSegments:
             self._older_bytes += last.size_bytes
         # The segment that was the last one may have got its transaction index since it was looked at.
         self._unsorted.update((segment.base_offset, *self._bases[-1:]))
+        self._by_base[segment.base_offset] = segment
         if before is None:
             self._bases.insert(bisect_left(self._bases, segment.base_offset), segment.base_offset)
-        self._by_base[segment.base_offset] = segment
         self.last = self._by_base[self._bases[-1]]
         assert len(self._bases) == len(self._by_base), (self._bases, segment.base_offset)
         assert self.last.base_offset >= segment.base_offset, (self.last, segment)

@@ -25,6 +25,7 @@ from storage.inspection.dump.dump import DumpOptions, dump_files
 from storage.inspection.verify.partition import verify_partition
 from storage.log import PartitionLog
 from storage.segment import LogSegment
+from storage.segment.segments import LogSegments
 from tests.storage.logs import NOW_MS, batch
 
 SMALL = LogConfig(segment_bytes=20_000, segment_index_bytes=4096, index_interval_bytes=200)
@@ -147,6 +148,27 @@ def test_reads_beside_appends_rolls_truncations_and_deletions_see_whole_batches(
             with standing_still:
                 log.truncate_to(100, now_ms=NOW_MS)
     log.close()
+
+
+@pytest.mark.parametrize("seconds", DURATIONS)
+def test_an_iteration_beside_rolls_and_deletions_sees_the_segments_that_stay(
+    tmp_path: Path, seconds: float
+) -> None:
+    segments = LogSegments()
+    for base in range(0, 240, 2):
+        segments.add(LogSegment.open(OsFileSystem(), str(tmp_path), base, SMALL, now_ms=NOW_MS))
+    stays = list(segments)
+    comes = LogSegment.open(OsFileSystem(), str(tmp_path), 1, SMALL, now_ms=NOW_MS)
+
+    def look() -> None:
+        assert [each for each in segments if each is not comes] == stays
+
+    with Readers(look, look):
+        for _ in for_seconds(seconds):
+            segments.add(comes)
+            segments.remove(comes.base_offset)
+    for segment in [*stays, comes]:
+        segment.close()
 
 
 def assert_whole_batches_in(segment: LogSegment) -> None:
