@@ -31,6 +31,7 @@ from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.present_lives import PresentLives
 from sim.checkers.proposals import Proposals
 from sim.checkers.shutdowns import OrderlyStops
+from sim.checkers.strays import Strays
 from sim.checkers.unanswered import UnansweredCalls
 from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
@@ -63,6 +64,7 @@ class Watch:
         self._metadata = metadata
         self._jury = witness.jury
         self._lives = PresentLives(witness.jury)
+        self._strays = Strays(witness.jury)
         self._proposals = Proposals(witness.jury)
         self._leaders = LeaderWitness(witness.jury)
         self._stops = OrderlyStops(witness.jury)
@@ -124,6 +126,9 @@ class Watch:
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives an answer of a node or client as it leaves."""
+        if exchange.stray is not None:
+            self._on_stray_reply(shell, exchange, body)
+            return
         self._calls.on_reply(shell, exchange, body)
         self._witness.on_reply(shell, exchange, body)
         if isinstance(body, FetchResponse):
@@ -132,6 +137,12 @@ class Watch:
                 self._lives.on_answer(shell.node_id, shell.life_number, exchange.body, body)
         if isinstance(shell, Node):
             self._metadata.on_reply(shell, body)
+
+    def _on_stray_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
+        """Receives the answer to a request that came by mistake."""
+        self._strays.on_answer(shell.name, exchange.body, exchange.stray or "", body)
+        if isinstance(exchange.body, FetchRequest) and isinstance(body, FetchResponse):
+            self._lives.on_answer(shell.node_id, shell.life_number, exchange.body, body)
 
     def _note_wait(self, shell: Shell, exchange: Exchange) -> None:
         """Show how long a fetch has waited while the process and its clock went on."""

@@ -37,6 +37,10 @@ class Buggify:
         # How often each point that is on has fired.
         self.fired = dict.fromkeys(self._percents, 0)
 
+    def is_on(self, point: str) -> bool:
+        """Whether the point may fire at all, without a draw."""
+        return point in self._percents
+
     def fires(self, point: str, place: str) -> bool:
         """Whether the point fires now at the node called `place`."""
         percent = self._percents.get(point)

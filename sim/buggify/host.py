@@ -9,6 +9,7 @@ from cluster.core.events import TransportError
 from cluster.core.messages import MetadataResponse, RequestBody, ResponseBody
 from sim.buggify.buggify import Buggify
 from sim.buggify.messages import is_lost, is_repeated, perturbed_reply, perturbed_request
+from sim.buggify.strays import Stray, strays
 
 _TOGETHER_US = 10_000
 _LOST = TransportError(reason="connection reset")
@@ -84,6 +85,10 @@ class HostPoints:
     def repeats(self, body: RequestBody) -> bool:
         """Whether a request that has arrived comes again right after."""
         return is_repeated(self.buggify, self.name, body)
+
+    def strays(self, body: RequestBody) -> list[Stray]:
+        """Returns the requests that arrive beside one, and must be refused."""
+        return list(strays(self.buggify, self.name, body))
 
     def answer(self, body: Answer) -> Answer:
         """Returns what the core gets in place of an answer: the same, older metadata, or no answer."""

@@ -114,6 +114,34 @@ _MESSAGES = _of(
         "a client gets the metadata that it got before, as from a broker that lags",
     ),
 )
+# A node gets them beside the requests that it was meant to get, and must refuse them.
+_STRAYS = _of(
+    "strays",
+    ("stray-of-another-cluster", 5, "a node gets a request of a node of another cluster"),
+    (
+        "stray-of-another-sender",
+        5,
+        "a node gets a request whose header names another sender, or that has none",
+    ),
+    ("stray-of-another-life", 5, "a node gets a request of a process of a broker that was never registered"),
+    ("stray-about-another-topic", 5, "a node gets a request about another topic of the name"),
+    (
+        "stray-of-another-epoch",
+        5,
+        "a node gets a fetch or a look-up in a leader epoch that is over, or never was",
+    ),
+    (
+        "stray-proposal",
+        100,
+        "the controller gets an in-sync set of another state, of other lives or of strangers",
+    ),
+    ("stray-of-a-client", 25, "the controller is asked for a topic, or a change of one, that cannot be"),
+    (
+        "stray-too-large",
+        5,
+        "the controller is asked for a topic whose properties do not fit into a batch of its log",
+    ),
+)
 _CLIENTS = _of(
     "clients",
     ("send-burst", 5, "a producer sends up to eight records in one moment"),
@@ -156,6 +184,6 @@ _SETTINGS = _of(
 
 POINTS: Mapping[str, Point] = {
     point.name: point
-    for group in (_STEPS, _JOBS, _DISK, _CLOCK, _NETWORK, _MESSAGES, _CLIENTS, _SETTINGS)
+    for group in (_STEPS, _JOBS, _DISK, _CLOCK, _NETWORK, _MESSAGES, _STRAYS, _CLIENTS, _SETTINGS)
     for point in group
 }

@@ -241,6 +241,8 @@ class Shell:
 
     def accept(self, exchange: Exchange, answer: Callable[[ResponseBody], None] | None) -> int:
         """Passes a request to the core after the events before it; `answer` is called with the reply, if any."""
+        if answer is not None and self.points is not None:
+            self._accept_strays(exchange)
         call = self._next_inbound
         self._next_inbound = call + 1
         assert call not in self._inbound, (self.name, call)
@@ -254,6 +256,18 @@ class Shell:
             )
             self.accept(again, None)
         return call
+
+    def _accept_strays(self, exchange: Exchange) -> None:
+        """Passes the requests to the core that have come beside one by mistake; only the watcher sees their replies."""
+        assert self.points is not None, self.name
+        for body, why in self.points.strays(exchange.body):
+            call, self._next_inbound = self._next_inbound, self._next_inbound + 1
+            assert call not in self._inbound, (self.name, call)
+            stray = Exchange(
+                source=exchange.source, body=body, path=exchange.path, sent_us=exchange.sent_us, stray=why
+            )
+            self._inbound[call] = (stray, _drop)
+            self._inbox.append((Request(call=call, body=body), stray))
 
     def ask_itself(self, body: RequestBody) -> None:
         """Passes a request to the core that came from nobody, and that nobody waits for."""
@@ -497,6 +511,10 @@ class Shell:
         self._dialer.resume()
         if self.life_number == life_number:
             self._go_on()
+
+
+def _drop(body: ResponseBody) -> None:
+    """Takes the answer to a request for which nobody waits."""
 
 
 def _describe(event: Event, origin: Exchange | tuple[int, int] | None, network: Network) -> tuple[str, str]:

@@ -71,7 +71,7 @@ class WatchedPoints:
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Note the points of an answer."""
-        for name in points_of_answer(exchange.body, body):
+        for name in points_of_answer(exchange.body, body) if exchange.stray is None else ():
             self._reached.note(name)
         self._watcher.on_reply(shell, exchange, body)
 

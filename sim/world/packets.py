@@ -72,12 +72,18 @@ class Endpoint(Protocol):
 
 @final
 class Exchange:
-    """A request as its receiver has it, until it is answered."""
+    """A request as its receiver has it, until it is answered.
 
-    __slots__ = ("asked_us", "body", "path", "sent_us", "source")
+    `stray` is None, or for a request that nobody of the cluster has sent, why it must be refused; empty if it need not.
+    """
 
-    def __init__(self, *, source: Endpoint, body: RequestBody, path: str, sent_us: int) -> None:
+    __slots__ = ("asked_us", "body", "path", "sent_us", "source", "stray")
+
+    def __init__(
+        self, *, source: Endpoint, body: RequestBody, path: str, sent_us: int, stray: str | None = None
+    ) -> None:
         self.source, self.body, self.path, self.sent_us = source, body, path, sent_us
+        self.stray = stray
         # When the core got it; -1 before.
         self.asked_us = -1
 

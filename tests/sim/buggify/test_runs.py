@@ -37,7 +37,8 @@ steps:
 """
 # The chances by port: settings are drawn once in a life.
 PORTS = {
-    "steps": 30, "jobs": 30, "disk": 30, "clock": 60, "network": 30, "messages": 30, "clients": 30, "settings": 60
+    "steps": 30, "jobs": 30, "disk": 30, "clock": 60, "network": 30, "messages": 30, "strays": 30,
+    "clients": 30, "settings": 60,
 }  # fmt: skip
 
 

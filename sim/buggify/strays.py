@@ -1,0 +1,221 @@
+"""Requests that reach a node by mistake or by malice: each of them must be refused, and must change nothing.
+
+A stray is a request that the node has just got, with another cluster, sender, life, topic, epoch or in-sync set in it,
+or one of a client that asks for what there cannot be. Such requests come from a node of another cluster under an old
+address, from a process whose disk was copied, from a program that makes mistakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from cluster.core.messages import (
+    NO_TOPIC_ID,
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    AlterTopicConfigsRequest,
+    BrokerHeartbeatRequest,
+    CreatePartitionsRequest,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    FetchMetadataRequest,
+    FetchPartition,
+    FetchRequest,
+    ListOffsetsRequest,
+    ProduceRequest,
+    RegisterBrokerRequest,
+    RequestBody,
+)
+from sim.buggify.buggify import Buggify
+
+# No cluster, process, topic, broker or epoch of a run is called so.
+_CLUSTER, _INCARNATION, _TOPIC_ID, _BROKER, _NOWHERE = "elsewhere", "f" * 32, "f" * 32, 99, "nowhere"
+# More epochs than a run has.
+_LATER = 1_000
+_TOPIC = "stray"
+# Larger than a batch of the metadata log in nearly all drawn runs.
+_LARGE = "1" + " " * (9 << 10)
+
+
+class Stray(NamedTuple):
+    """A request, and why the node must refuse it; empty where it may grant it."""
+
+    body: RequestBody
+    why: str
+
+
+# Returns a number from 0 to the one before `count`.
+Pick = Callable[[int], int]
+_OfBroker = AllocateProducerIdsRequest | AlterPartitionRequest | BrokerHeartbeatRequest
+_Forwarded = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest | CreatePartitionsRequest
+_Signed = _OfBroker | FetchMetadataRequest | FetchRequest
+
+
+def _of_another_cluster(body: RequestBody, pick: Pick) -> Stray | None:
+    why = "of another cluster"
+    if isinstance(body, RegisterBrokerRequest):
+        header = None if body.header is None else replace(body.header, cluster_id=_CLUSTER)
+        return Stray(replace(body, header=header, cluster_id=_CLUSTER), why)
+    if isinstance(body, _Signed | _Forwarded) and body.header is not None:
+        return Stray(replace(body, header=replace(body.header, cluster_id=_CLUSTER)), why)
+    return None
+
+
+def _of_another_sender(body: RequestBody, pick: Pick) -> Stray | None:
+    if not isinstance(body, _Signed) or body.header is None:
+        return None
+    header = body.header
+    match pick(3):
+        case 0:
+            return Stray(replace(body, header=None), "without a header")
+        case 1:
+            header = replace(header, broker_id=_BROKER)
+        case _:
+            header = replace(header, broker_epoch=header.broker_epoch + _LATER)
+    why = f"with the header of broker {header.broker_id} in epoch {header.broker_epoch}"
+    return Stray(replace(body, header=header), why)
+
+
+def _of_another_life(body: RequestBody, pick: Pick) -> Stray | None:
+    if not isinstance(body, _Signed | _Forwarded) or body.header is None:
+        return None
+    header, is_fetch = body.header, isinstance(body, FetchRequest)
+    if header.broker_epoch <= 0:
+        return None
+    if pick(2):
+        # A leader that lags does not know the life yet, and may answer: what it knows is judged elsewhere.
+        why = "" if is_fetch else "of another process"
+        return Stray(replace(body, header=replace(header, incarnation=_INCARNATION)), why)
+    earlier = header.broker_epoch - 1
+    body = replace(body, header=replace(header, broker_epoch=earlier))
+    if isinstance(body, _OfBroker | FetchRequest):
+        body = replace(body, broker_epoch=earlier)
+    return Stray(body, "" if is_fetch else f"of broker epoch {earlier}, which never was")
+
+
+def _about_another_topic(body: RequestBody, pick: Pick) -> Stray | None:
+    why = "about another topic of the name"
+    match body:
+        case FetchRequest():
+            # A consumer may omit it, a follower may not.
+            topic_id = NO_TOPIC_ID if body.replica_id >= 0 and pick(2) else _TOPIC_ID
+            fetched = tuple([replace(each, topic_id=topic_id) for each in body.partitions])
+            return Stray(replace(body, partitions=fetched), why)
+        case ProduceRequest() if body.acks:
+            produced = tuple([replace(each, topic_id=_TOPIC_ID) for each in body.partitions])
+            return Stray(replace(body, partitions=produced), why)
+        case AlterPartitionRequest() | ListOffsetsRequest():
+            return Stray(replace(body, topic_id=_TOPIC_ID), why)
+        case _:
+            return None
+
+
+def _of_another_epoch(body: RequestBody, pick: Pick) -> Stray | None:
+    is_earlier = pick(2) == 1
+    match body:
+        case FetchRequest():
+            partitions = tuple([_in_other_epoch(each, is_earlier=is_earlier) for each in body.partitions])
+            epochs = [each.current_leader_epoch for each in partitions]
+            return Stray(replace(body, partitions=partitions), f"in the leader epochs {epochs}")
+        case ListOffsetsRequest():
+            epoch = _other_epoch(body.current_leader_epoch, is_earlier=is_earlier)
+            return Stray(replace(body, current_leader_epoch=epoch), f"in the leader epoch {epoch}")
+        case _:
+            return None
+
+
+def _in_other_epoch(partition: FetchPartition, *, is_earlier: bool) -> FetchPartition:
+    epoch = _other_epoch(partition.current_leader_epoch, is_earlier=is_earlier)
+    return replace(partition, current_leader_epoch=epoch)
+
+
+def _other_epoch(epoch: int, *, is_earlier: bool) -> int:
+    """Returns the epoch before the one that the sender knows, or one that never was."""
+    return epoch - 1 if is_earlier and epoch > 0 else max(epoch, 0) + _LATER
+
+
+def _proposal(body: RequestBody, pick: Pick) -> Stray | None:
+    if not isinstance(body, AlterPartitionRequest) or not body.new_isr:
+        return None
+    members, chosen = body.new_isr, body.new_isr[pick(len(body.new_isr))]
+    earlier = replace(chosen, broker_epoch=chosen.broker_epoch - 1)
+    in_earlier_life = tuple([earlier if each is chosen else each for each in members])
+    leaderless = tuple([each for each in members if each.broker_id != body.broker_id])
+    wrong = (
+        ("that builds on a later state", replace(body, partition_epoch=body.partition_epoch + _LATER)),
+        ("that builds on an earlier state", replace(body, partition_epoch=body.partition_epoch - 1)),
+        ("of a later leader epoch", replace(body, leader_epoch=body.leader_epoch + _LATER)),
+        ("of an earlier leader epoch", replace(body, leader_epoch=body.leader_epoch - 1)),
+        ("with a member in an earlier life", replace(body, new_isr=in_earlier_life)),
+        ("with a stranger", replace(body, new_isr=(*members, replace(chosen, broker_id=_BROKER)))),
+        ("with a member twice", replace(body, new_isr=(*members, chosen))),
+        ("without the leader", replace(body, new_isr=leaderless)),
+    )
+    why, changed = wrong[pick(len(wrong))]
+    return Stray(changed, why)
+
+
+# What no controller grants, whatever topics there are.
+_WISHES: tuple[RequestBody, ...] = (
+    CreateTopicRequest(name="no/name"),
+    CreateTopicRequest(name="__cluster_metadata"),
+    CreateTopicRequest(name=_TOPIC, partitions=0),
+    CreateTopicRequest(name=_TOPIC, replication_factor=0),
+    CreateTopicRequest(name=_TOPIC, replication_factor=_BROKER),
+    CreateTopicRequest(name=_TOPIC, configs=(("no.such.property", "1"),)),
+    CreateTopicRequest(name=_TOPIC, configs=(("retention.ms", "soon"),)),
+    CreateTopicRequest(name=_TOPIC, assignment=((1, 1),)),
+    CreateTopicRequest(name=_TOPIC, assignment=((1,), (1, 2))),
+    CreateTopicRequest(name=_TOPIC, assignment=((1,), (_BROKER,))),
+    DeleteTopicRequest(name=_NOWHERE),
+    AlterTopicConfigsRequest(name=_NOWHERE, configs=(("retention.ms", "1"),)),
+    CreatePartitionsRequest(name=_NOWHERE, count=3),
+    CreatePartitionsRequest(name="t", count=1),
+)
+
+
+def _of_a_client(body: RequestBody, pick: Pick) -> Stray | None:
+    if not isinstance(body, BrokerHeartbeatRequest):
+        return None
+    return Stray(_WISHES[pick(len(_WISHES))], "of a client that asks for what cannot be")
+
+
+def _too_large(body: RequestBody, pick: Pick) -> Stray | None:
+    if not isinstance(body, BrokerHeartbeatRequest):
+        return None
+    return Stray(CreateTopicRequest(name=_TOPIC, configs=(("retention.ms", _LARGE),)), "")
+
+
+# What the points make of a request, by name: None where it is not of their kind.
+STRAYS: Mapping[str, Callable[[RequestBody, Pick], Stray | None]] = {
+    "stray-of-another-cluster": _of_another_cluster,
+    "stray-of-another-sender": _of_another_sender,
+    "stray-of-another-life": _of_another_life,
+    "stray-about-another-topic": _about_another_topic,
+    "stray-of-another-epoch": _of_another_epoch,
+    "stray-proposal": _proposal,
+    "stray-of-a-client": _of_a_client,
+    "stray-too-large": _too_large,
+}
+
+
+def strays(buggify: Buggify, place: str, body: RequestBody) -> Iterator[Stray]:
+    """Yields the requests that reach a node beside the one that it has just got."""
+    for point, make in STRAYS.items():
+        if not buggify.is_on(point) or make(body, _first) is None or not buggify.fires(point, place):
+            continue
+        stray = make(body, partial(_pick, buggify, point, place))
+        assert stray is not None, (point, body)
+        yield stray
+
+
+def _pick(buggify: Buggify, point: str, place: str, count: int) -> int:
+    return buggify.between(0, count - 1, point, place)
+
+
+def _first(count: int) -> int:
+    """Returns the first of so many, where it is only asked whether there are any."""
+    return 0
