@@ -31,9 +31,11 @@ _CONVERGE = "60s"
 _AIMED_PERCENT = 40
 _AIMED_END_MS = (8_000, 10_000, 12_000)
 _AIMED_REPLICAS = 3
-# In so many of a hundred seeds buggify points are on, and of those points each in so many of a hundred.
+# In so many of a hundred seeds buggify points are on, and of those points each in so many of a hundred. Strays are on
+# more often: where they are refused they change nothing, so they hide nothing that other points would show.
 _BUGGIFIED_PERCENT = 50
 _POINT_PERCENT = 25
+_STRAY_PERCENT = 70
 
 
 @final
@@ -114,7 +116,10 @@ def _buggify(choices: Choices, is_on: bool | None) -> Part:
     """Returns the buggify points of a scenario; nothing if they are off."""
     if not (choices.chance(_BUGGIFIED_PERCENT, "is on") if is_on is None else is_on):
         return {}
-    points = [name for name in POINTS if choices.chance(_POINT_PERCENT, name)]
+    percents = {
+        name: _STRAY_PERCENT if point.port == "strays" else _POINT_PERCENT for name, point in POINTS.items()
+    }
+    points = [name for name, percent in percents.items() if choices.chance(percent, name)]
     return {"buggify": {"points": points}} if points else {}
 
 
