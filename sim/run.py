@@ -24,6 +24,7 @@ from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.history import LEADER_ALONE, RETENTION
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.registry import all_checkers
+from sim.checkers.sessions import BrokerSessions
 from sim.cluster import CONTROLLER, Cluster, ClusterWatcher, Machines, topic_properties
 from sim.faults.conditions import Lookout
 from sim.faults.misses import Misses
@@ -212,8 +213,9 @@ class Run:
             self.jury, self.witness.lives, broker_config(scenario, 1).replica_lag_time_max_ms
         )
         watch: ClusterWatcher = Watch(
-            self.chronicle, self.witness, metadata, lookout, parked, calls, self.lag
-        )
+            self.chronicle, self.witness, metadata, lookout, parked, calls, self.lag,
+            BrokerSessions(self.jury, controller_config(scenario).broker_session_timeout_ms),
+        )  # fmt: skip
         if reached is not None:
             watch = WatchedPoints(watch, reached)
         self.blindfold = Blindfold(watch)

@@ -30,6 +30,7 @@ from sim.checkers.ghost import NO_END
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.present_lives import PresentLives
 from sim.checkers.proposals import Proposals
+from sim.checkers.sessions import BrokerSessions
 from sim.checkers.shutdowns import OrderlyStops
 from sim.checkers.strays import Strays
 from sim.checkers.unanswered import UnansweredCalls
@@ -56,9 +57,9 @@ class Watch:
 
     def __init__(
         self, chronicle: Chronicle, witness: Witness, metadata: MetadataWitness, lookout: Lookout,
-        parked: ParkedFetches, calls: Calls, lag: LagWitness,
+        parked: ParkedFetches, calls: Calls, lag: LagWitness, sessions: BrokerSessions,
     ) -> None:  # fmt: skip
-        self._lag = lag
+        self._lag, self._sessions = lag, sessions
         self._parked, self._calls = parked, calls
         self._chronicle, self._witness, self._lookout = chronicle, witness, lookout
         self._metadata = metadata
@@ -80,6 +81,8 @@ class Watch:
             if observe.kind == "broker.started" and isinstance(shell, Node) and shell.starts > 1:
                 how = "a clean" if dict(observe.fields)["clean"] else "an unclean"
                 self._chronicle.note(shell.name, f"is back after {how} stop")
+            if observe.kind == "broker.registered" and isinstance(shell, Node):
+                self._stops.on_registered(shell.node_id, shell.starts)
             if observe.kind == "replica.truncated":
                 self._lookout.on_truncated(str(dict(observe.fields)["topic_partition"]))
         self._witness.on_observes(shell, observes)
@@ -118,8 +121,11 @@ class Watch:
         core = shell.core
         if isinstance(core, Broker):
             self._leaders.on_step(shell, core, events, effects)
+            if isinstance(shell, Node) and shell.is_stopping:
+                self._stops.on_broker_step(shell.node_id, shell.starts, events, effects)
         elif isinstance(core, Controller):
             self._stops.on_step(events, effects, core.pending_image)
+            self._sessions.on_step(shell.clock.now_ms(), events, effects, core.pending_image)
         elif isinstance(core, CLIENT_CORES) and type(events[0]) is Response:
             retry_ms = shell.clock.now_ms() + core.config.retry_backoff_ms
             self._sends.on_step((shell.name, shell.life_number), events, retry_ms)
@@ -223,6 +229,7 @@ class Watch:
         if shell.node_id == CONTROLLER_ID:
             self._metadata.on_controller_died()
             self._stops.on_died()
+            self._sessions.on_died()
             self._witness.controller.on_died()
         self._proposals.on_end(shell.node_id)
         self._leaders.on_end(shell.node_id)

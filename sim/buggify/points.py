@@ -128,7 +128,7 @@ _STRAYS = _of(
     (
         "stray-of-another-epoch",
         5,
-        "a node gets a fetch or a look-up in a leader epoch that is over, or never was",
+        "a node gets a fetch or a look-up in a leader epoch that never was",
     ),
     (
         "stray-proposal",

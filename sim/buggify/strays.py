@@ -114,27 +114,20 @@ def _about_another_topic(body: RequestBody, pick: Pick) -> Stray | None:
 
 
 def _of_another_epoch(body: RequestBody, pick: Pick) -> Stray | None:
-    is_earlier = pick(2) == 1
+    # Not one that is over: a leader that lags would take the sender's place in its log for that of a follower there.
     match body:
         case FetchRequest():
-            partitions = tuple([_in_other_epoch(each, is_earlier=is_earlier) for each in body.partitions])
-            epochs = [each.current_leader_epoch for each in partitions]
-            return Stray(replace(body, partitions=partitions), f"in the leader epochs {epochs}")
+            partitions = tuple([_later(each) for each in body.partitions])
+            return Stray(replace(body, partitions=partitions), "in leader epochs that never were")
         case ListOffsetsRequest():
-            epoch = _other_epoch(body.current_leader_epoch, is_earlier=is_earlier)
+            epoch = body.current_leader_epoch + _LATER
             return Stray(replace(body, current_leader_epoch=epoch), f"in the leader epoch {epoch}")
         case _:
             return None
 
 
-def _in_other_epoch(partition: FetchPartition, *, is_earlier: bool) -> FetchPartition:
-    epoch = _other_epoch(partition.current_leader_epoch, is_earlier=is_earlier)
-    return replace(partition, current_leader_epoch=epoch)
-
-
-def _other_epoch(epoch: int, *, is_earlier: bool) -> int:
-    """Returns the epoch before the one that the sender knows, or one that never was."""
-    return epoch - 1 if is_earlier and epoch > 0 else max(epoch, 0) + _LATER
+def _later(partition: FetchPartition) -> FetchPartition:
+    return replace(partition, current_leader_epoch=partition.current_leader_epoch + _LATER)
 
 
 def _proposal(body: RequestBody, pick: Pick) -> Stray | None:

@@ -4,24 +4,33 @@ from collections.abc import Mapping
 from typing import final
 
 from sim.checkers.base import Checker, Judge
-from sim.checkers.ghost import PartitionGhost
-from sim.checkers.sightings import Recorded, Settled
+from sim.checkers.ghost import Ghost, PartitionGhost
+from sim.checkers.sightings import PartitionState, Recorded, Settled
 
 
 @final
 class ElectedByRule(Checker):
     """A leader comes from the ISR, unless the topic allows unclean elections (E2).
 
-    It is always an active broker, and one that can read its log as far as the controller knows (ELE-2).
+    It is always an active broker, and one that can read its log as far as the controller knows (ELE-2). A leader that
+    is in sync and active stays, else the first such replica in the order of the assignment leads (ELE-3): judged after
+    all records of the decision, where every broker can read all that it has.
     """
 
     name = "elections"
+
+    def __init__(self, ghost: Ghost) -> None:
+        super().__init__(ghost)
+        # The state before the decision, by partition, where the decision names another leader.
+        self._before: dict[str, PartitionState] = {}
 
     def judges(self) -> Mapping[type, Judge]:
         return {Recorded: self._on_recorded, Settled: self._on_settled}
 
     def _on_recorded(self, partition: PartitionGhost, sighting: Recorded) -> str | None:
         before, after = sighting.before, sighting.after
+        if before is not None and before.leader != after.leader and not sighting.may_be_offline:
+            self._before.setdefault(partition.name, before)
         if after.leader < 0 or (before is not None and before.leader_epoch == after.leader_epoch):
             return None
         who = f"{partition.name}: broker {after.leader} was elected for epoch {after.leader_epoch}"
@@ -37,4 +46,20 @@ class ElectedByRule(Checker):
         leader = sighting.state.leader
         if leader >= 0 and leader not in sighting.active:
             return f"{partition.name}: broker {leader} still leads; active are {list(sighting.active)}"
-        return None
+        before = self._before.pop(partition.name, None)
+        return None if before is None else self._other_choice(partition.name, before, sighting)
+
+    def _other_choice(self, name: str, before: PartitionState, sighting: Settled) -> str | None:
+        """Returns who should lead instead of the new leader, if anybody."""
+        state = sighting.state
+        usable = [each for each in state.replicas if each in state.isr and each in sighting.active]
+        is_unclean = state.leader >= 0 and state.leader not in before.isr
+        if not usable or is_unclean:
+            return None
+        expected = before.leader if before.leader in usable else usable[0]
+        if state.leader == expected:
+            return None
+        return (
+            f"{name}: broker {state.leader} was elected for epoch {state.leader_epoch}, not broker {expected}: in sync "
+            f"and active are {usable}, before broker {before.leader} led"
+        )

@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple, final
 
 from cluster.core.metadata.image import MetadataImage
 from storage.batch import RecordBatch
+from storage.config import LogConfig
 
 NAME = "metadata"
 _LEADER_UNCHANGED = -2
@@ -45,6 +47,8 @@ class Broker(NamedTuple):
     incarnation: str
     fenced: bool
     in_controlled_shutdown: bool
+    host: str
+    port: int
 
 
 class LoggedChange(NamedTuple):
@@ -148,14 +152,15 @@ class Replay:
         number = _int(record["broker_id"])
         fenced, stopping = record["fenced"], record["in_controlled_shutdown"]
         if record["type"] == "RegisterBrokerRecord":
-            self.brokers[number] = Broker(offset, str(record["incarnation"]), bool(fenced), bool(stopping))
+            self.brokers[number] = Broker(
+                offset, str(record["incarnation"]), bool(fenced), bool(stopping), str(record["host"]),
+                _int(record["port"]),
+            )  # fmt: skip
             return
         known = self.brokers[number]
-        self.brokers[number] = Broker(
-            known.broker_epoch,
-            known.incarnation,
-            known.fenced if fenced is None else bool(fenced),
-            known.in_controlled_shutdown if stopping is None else bool(stopping),
+        self.brokers[number] = known._replace(
+            fenced=known.fenced if fenced is None else bool(fenced),
+            in_controlled_shutdown=known.in_controlled_shutdown if stopping is None else bool(stopping),
         )
 
     def _change_partition(self, record: Json) -> None:
@@ -182,7 +187,14 @@ class Replay:
             if found != expected:
                 return f"{what} {found}, the log says {expected}"
         brokers = {
-            number: Broker(each.broker_epoch, each.incarnation, each.fenced, each.in_controlled_shutdown)
+            number: Broker(
+                each.broker_epoch,
+                each.incarnation,
+                each.fenced,
+                each.in_controlled_shutdown,
+                each.host,
+                each.port,
+            )
             for number, each in image.brokers.items()
         }
         if brokers != self.brokers:
@@ -217,6 +229,20 @@ class Role(NamedTuple):
     leads: bool
     leader_epoch: int
     partition_epoch: int
+
+
+@lru_cache(maxsize=256)
+def _config_of(defaults: LogConfig, configs: tuple[tuple[str, str], ...]) -> LogConfig:
+    return defaults.overridden_by(dict(configs))
+
+
+def config_difference(replay: Replay, defaults: LogConfig, used: Mapping[str, LogConfig]) -> str:
+    """Returns the first replica that uses other properties than its topic has over the broker's; empty if none does."""
+    for name, config in used.items():
+        configs = replay.topics[name.rpartition("-")[0]].configs
+        if config != _config_of(defaults, configs):
+            return f"{name} does not use the properties of its topic, {dict(configs)}"
+    return ""
 
 
 def role_difference(replay: Replay, broker: int, roles: Mapping[str, Role], offline: Iterable[str]) -> str:

@@ -1,14 +1,15 @@
-"""Judges that the controller lets a broker stop as soon as all others have learned of its leave (BRK-7)."""
+"""Judges orderly stops: the controller lets a broker go once all others have learned of its leave (BRK-7, BRK-8)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import final
 
-from cluster.core.effects import Reply
+from cluster.core.broker.lifecycle import SHUTDOWN_TIMER
+from cluster.core.effects import Reply, RunJob
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Event, Request
-from cluster.core.messages import BrokerHeartbeatRequest
+from cluster.core.events import Event, Request, Response, Shutdown, TimerFired
+from cluster.core.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from cluster.core.metadata.image import BrokerRegistration, MetadataImage
 from sim.checkers.base import Jury
 
@@ -21,7 +22,8 @@ class OrderlyStops:
     """Judges each heartbeat of a broker that stops, by the metadata on which the controller decides.
 
     The broker has left all ISRs and leads nothing; it stops once each active broker has read what the controller had
-    decided until then. What is decided later must not hold it up (KAFKA-14292).
+    decided until then, not before. What is decided later must not hold it up (KAFKA-14292). The broker itself ends when
+    the controller lets it go, or at its deadline.
     """
 
     name = "orderly-stops"
@@ -33,6 +35,22 @@ class OrderlyStops:
         # What the others must read before the broker may stop.
         self._targets: dict[Registered, int] = {}
         self._fenced: frozenset[int] = frozenset()
+        # The lives of brokers that the controller has registered.
+        self._registered: set[tuple[int, int]] = set()
+
+    def on_registered(self, node_id: int, life: int) -> None:
+        """Receives that a broker has learned of its registration, in that life of its process."""
+        self._registered.add((node_id, life))
+
+    def on_broker_step(
+        self, node_id: int, life: int, events: Sequence[Event], effects: Sequence[object]
+    ) -> None:
+        """Receives a step of a broker that was asked to stop: only some end it."""
+        if any(type(effect) is RunJob and effect.kind == "shutdown" for effect in effects):
+            is_registered = (node_id, life) in self._registered
+            if not any(_may_end(event, is_registered=is_registered) for event in events):
+                what = "ends before the controller lets it go, and before its deadline"
+                self._jury.report(self.name, f"broker {node_id} {what}")
 
     def on_died(self) -> None:
         """Receives the end of the controller's process, which has forgotten what brokers have read."""
@@ -44,7 +62,7 @@ class OrderlyStops:
         event = events[0]
         if type(event) is Request and isinstance(event.body, BrokerHeartbeatRequest):
             broker = image.brokers.get(event.body.broker_id)
-            if broker is not None and _is_of(broker, event.body) and not _is_refused(event.call, effects):
+            if broker is not None and _is_of(broker, event.body) and not is_refused(event.call, effects):
                 self._on_heartbeat(broker, event.body, image)
         self._fenced = frozenset([number for number, each in image.brokers.items() if each.fenced])
 
@@ -55,6 +73,7 @@ class OrderlyStops:
         # A fenced broker has no session, and begins one with the heartbeat that ends this.
         known = -1 if broker.broker_id in self._fenced else self._read.get(key, -1)
         self._read[key] = max(known, request.metadata_offset)
+        self._judge_leave(broker, request, image)
         if broker.fenced or not broker.in_controlled_shutdown:
             return
         is_first = key not in self._targets
@@ -64,6 +83,19 @@ class OrderlyStops:
             return
         what = f"is kept from stopping, although all active brokers have read below {target}"
         self._jury.report(self.name, f"broker {broker.broker_id} in epoch {broker.broker_epoch} {what}")
+
+    def _judge_leave(
+        self, broker: BrokerRegistration, request: BrokerHeartbeatRequest, image: MetadataImage
+    ) -> None:
+        """Report a broker that this step lets go, although another one has not read what was decided for its leave."""
+        target = self._targets.get((broker.broker_id, broker.broker_epoch))
+        was_fenced = broker.broker_id in self._fenced
+        if target is None or was_fenced or not broker.fenced or request.want_fence:
+            return
+        behind = [each.broker_id for each in image.brokers.values() if not self._has_read(each, target)]
+        if behind:
+            who = f"broker {broker.broker_id} in epoch {broker.broker_epoch}"
+            self._jury.report(self.name, f"{who} may stop; brokers {behind} have not read below {target}")
 
     def _has_read(self, broker: BrokerRegistration, target: int) -> bool:
         return not broker.is_active or self._read.get((broker.broker_id, broker.broker_epoch), -1) >= target
@@ -75,7 +107,19 @@ def _is_of(broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> bool:
     return request.broker_epoch == broker.broker_epoch and is_same_process
 
 
-def _is_refused(call: int, effects: Sequence[object]) -> bool:
+def _may_end(event: Event, *, is_registered: bool) -> bool:
+    match event:
+        case Response(body=BrokerHeartbeatResponse(should_shut_down=True)):
+            return True
+        case TimerFired(key=key):
+            return key == SHUTDOWN_TIMER
+        case Shutdown():
+            return not is_registered
+        case _:
+            return False
+
+
+def is_refused(call: int, effects: Sequence[object]) -> bool:
     """Whether the controller has refused the request at once, as one that is closing does."""
     return any(
         type(effect) is Reply

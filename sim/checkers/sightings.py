@@ -51,6 +51,8 @@ class Recorded(NamedTuple):
     allows_unclean: bool
     # The brokers that have told the controller that they cannot read the partition.
     offline: tuple[int, ...] = ()
+    # Whether any broker may have told the controller that it cannot read something, also since the decision.
+    may_be_offline: bool = False
 
 
 class Settled(NamedTuple):

@@ -75,6 +75,8 @@ class ControllerLog:
         self._replaced_us: dict[int, int] = {}
         # By broker: the partitions and topic ids that it cannot read, as its last heartbeat said, and since when.
         self._offline: dict[int, dict[tuple[str, str], int]] = {}
+        # Whether a heartbeat has ever named such a partition, also one that the controller has not answered.
+        self._may_be_offline = False
         # The records of a decision whose last batch was not read yet.
         self._open: list[tuple[int, MetadataRecord]] = []
 
@@ -144,7 +146,8 @@ class ControllerLog:
         }
 
     def _on_recorded(self, found: Recorded) -> None:
-        found = found._replace(offline=tuple(self.unreadable(found.partition)))
+        offline = tuple(self.unreadable(found.partition))
+        found = found._replace(offline=offline, may_be_offline=self._may_be_offline)
         self._jury.see(found)
         before, after = found.before, found.after
         if before is None or before.leader_epoch != after.leader_epoch:
@@ -161,7 +164,10 @@ class ControllerLog:
 
     def on_request(self, request: RequestBody) -> None:
         """Note a heartbeat that the controller got from the present life of a broker."""
-        if isinstance(request, BrokerHeartbeatRequest) and self._is_of_present_life(request):
+        if not isinstance(request, BrokerHeartbeatRequest):
+            return
+        self._may_be_offline = self._may_be_offline or bool(request.offline_partitions)
+        if self._is_of_present_life(request):
             self._fail_over.on_taken(request.broker_id, self._jury.now_us())
 
     def _is_of_present_life(self, request: BrokerHeartbeatRequest) -> bool:

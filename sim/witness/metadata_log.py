@@ -10,7 +10,7 @@ from cluster.core.effects import Observe
 from cluster.core.messages import CONTROLLER_ID, FetchMetadataResponse, ResponseBody
 from cluster.core.metadata.image import MetadataImage
 from sim.checkers.base import Jury
-from sim.checkers.metadata import NAME, ChangeGatherer, Replay, Role, role_difference
+from sim.checkers.metadata import NAME, ChangeGatherer, Replay, Role, config_difference, role_difference
 from sim.disk import SimDisk
 from sim.hosts.node import Node
 from sim.witness.log_reader import DiskEye, LogReader
@@ -143,6 +143,8 @@ class MetadataWitness:
             return
         claimant.compared = compared
         what = role_difference(claimant.replay, node.node_id, roles, claimant.offline)
+        used = {replica.name: replica.log.local.config for replica in core.replicas().values()}
+        what = what or config_difference(claimant.replay, core.config.log, used)
         if what:
             self._report(node, claimant, f"after the metadata below {core.applied_offset}: {what}")
 

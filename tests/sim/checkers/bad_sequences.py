@@ -107,6 +107,20 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         "elections",
         [Recorded(P, FIRST, FAILED_OVER, ALL, False, (2,))],
     ),
+    "a leader that is replaced although it is in sync and active": (
+        "elections",
+        [
+            Recorded(P, FIRST, FIRST._replace(leader=2, leader_epoch=1), ALL, False),
+            Settled(P, FIRST._replace(leader=2, leader_epoch=1), ALL),
+        ],
+    ),
+    "a leader that is not the first of the assignment": (
+        "elections",
+        [
+            Recorded(P, FIRST, FAILED_OVER._replace(leader=3), ALL, False),
+            Settled(P, FAILED_OVER._replace(leader=3), (2, 3)),
+        ],
+    ),
     "a latest offset that is not the end of what is committed": (
         "offset-answers",
         [*QUIET, OffsetLookedUp(1, P, -1, 6)],

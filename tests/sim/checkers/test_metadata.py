@@ -26,8 +26,9 @@ from cluster.core.metadata.records import (
     TopicConfigRecord,
     TopicRecord,
 )
-from sim.checkers.metadata import ChangeGatherer, Replay, Role, role_difference
+from sim.checkers.metadata import ChangeGatherer, Replay, Role, config_difference, role_difference
 from storage.batch import iterate_batches, stamp
+from storage.config import LogConfig
 from storage.errors import InvalidRecord
 
 TOPIC = TopicRecord(name="t", topic_id="ab", configs=(("retention.ms", "5"),))
@@ -163,3 +164,26 @@ def test_a_partition_whose_disk_failed_may_be_missing() -> None:
     replay = Replay()
     replay.advance(logged([TOPIC, PARTITION]).changes, 2)
     assert role_difference(replay, 1, {}, offline=["t-0"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("used", "is_wrong"),
+    [
+        (LogConfig(segment_ms=7, retention_ms=5), False),
+        (LogConfig(segment_ms=7), True),
+        (LogConfig(retention_ms=5), True),
+    ],
+)
+def test_a_log_with_other_properties_than_its_topic_is_named(used: LogConfig, is_wrong: bool) -> None:
+    replay, log = Replay(), logged([TOPIC, PARTITION])
+    assert replay.advance(log.changes, 2) == ""
+    assert bool(config_difference(replay, LogConfig(segment_ms=7), {"t-0": used})) is is_wrong
+
+
+def test_a_broker_at_another_address_is_found() -> None:
+    (image,) = images([REGISTRATION])
+    (elsewhere,) = images([replace(REGISTRATION, port=10)])
+    replay, log = Replay(), logged([REGISTRATION])
+    assert replay.advance(log.changes, 1) == ""
+    assert replay.difference(image) == ""
+    assert replay.difference(elsewhere).startswith("brokers ")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.core.effects import Reply
+from cluster.core.effects import Reply, RunJob
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Request
+from cluster.core.events import Event, Request, Response, Shutdown, TimerFired
 from cluster.core.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from cluster.core.metadata.image import BrokerRegistration, MetadataImage
 from sim.checkers.base import Jury
@@ -80,3 +80,34 @@ def test_a_controller_that_is_closing_refuses_all() -> None:
     story.beat(1, 20, image(20))
     story.beat(2, 20, image(20))
     assert not story.beat(1, 20, image(20), ErrorCode.NOT_CONTROLLER)
+
+
+def test_brk7_it_may_not_stop_before_all_have_read() -> None:
+    for read, is_wrong in ((19, True), (20, False)):
+        story = Story()
+        story.beat(1, 20, image(20))
+        story.beat(2, read, image(20))
+        assert story.beat(1, 20, image(20, fenced=True)) is is_wrong
+
+
+@pytest.mark.parametrize(
+    ("event", "is_registered", "is_wrong"),
+    [
+        (Response(call=1, body=BrokerHeartbeatResponse(should_shut_down=True)), True, False),
+        (Response(call=1, body=BrokerHeartbeatResponse()), True, True),
+        (TimerFired(key="broker.shutdown"), True, False),
+        (TimerFired(key="broker.heartbeat"), True, True),
+        (Shutdown(), True, True),
+        (Shutdown(), False, False),
+    ],
+)
+def test_brk8_a_broker_ends_when_it_is_let_go_or_at_its_deadline(
+    event: Event, is_registered: bool, is_wrong: bool
+) -> None:
+    story = Story()
+    if is_registered:
+        story.stops.on_registered(1, 1)
+    story.stops.on_broker_step(1, 1, [event], [])
+    assert not story.jury.violations
+    story.stops.on_broker_step(1, 1, [event], [RunJob(job=1, kind="shutdown", work=lambda: None)])
+    assert bool(story.jury.violations) is is_wrong
