@@ -33,6 +33,7 @@ from sim.faults.targets import Site
 from sim.hosts.history import History
 from sim.hosts.node import log_directories
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
+from sim.left_logs import judge_left_logs, may_leave_logs
 from sim.outages import Outages
 from sim.scenario.link_steps import FlipBits
 from sim.scenario.loading import load_scenario
@@ -321,6 +322,8 @@ class Run:
             self.witness.lives,
             self.cluster.replicas(),
         ).judge()
+        if not may_leave_logs(self.scenario):
+            judge_left_logs(self.cluster.brokers.values(), self.jury)
         if not self.scenario.excuses:
             self._demand_no_excuse(excused)
         return self._result(replay, unfired, excused, never_struck)

@@ -1,0 +1,47 @@
+"""Looks for logs at the end of a run that a broker should have deleted or set aside (ROL-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from cluster.core.broker.broker import Broker
+from sim.checkers.base import Jury
+from sim.disk.life import Life
+from sim.hosts.node import Node
+from sim.scenario.disk_steps import DiskStep
+from sim.scenario.model import Scenario
+from sim.scenario.steps import BreakDisk
+from storage.topics import BadDirectoryName, parse_directory_name
+
+NAME = "left-logs"
+
+
+def may_leave_logs(scenario: Scenario) -> bool:
+    """Whether a disk may have kept a broker from deleting a log."""
+    return any(isinstance(step, DiskStep | BreakDisk) for step in scenario.steps)
+
+
+def judge_left_logs(nodes: Collection[Node], jury: Jury) -> None:
+    """Report each log on a disk of a broker at rest that is no replica, and has no name of one that is set aside."""
+    for node in nodes:
+        if isinstance(node.core, Broker) and not node.is_damaged:
+            placed = {replica.name for replica in node.core.replicas().values()}
+            for name in left_logs(_names(node), placed):
+                jury.report(NAME, f"{node.name} still has {name}, which the metadata does not place there")
+
+
+def _names(node: Node) -> Iterator[str]:
+    file_system = node.disk.file_system(Life("eye", sees_through=True))
+    for directory in node.directories:
+        yield from sorted(file_system.list(directory))
+
+
+def left_logs(names: Iterator[str], placed: Collection[str]) -> Iterator[str]:
+    """Yields the names of logs that are in use, as they have no suffix, and are not among those `placed` there."""
+    for name in names:
+        try:
+            is_log = not parse_directory_name(name).suffix
+        except BadDirectoryName:
+            continue
+        if is_log and name not in placed:
+            yield name
