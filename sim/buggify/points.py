@@ -114,7 +114,7 @@ _MESSAGES = _of(
         "a client gets the metadata that it got before, as from a broker that lags",
     ),
 )
-# A node gets them beside the requests that it was meant to get, and must refuse them.
+# A node gets them beside the requests that it was meant to get, and must refuse them, but for those of a bystander.
 _STRAYS = _of(
     "strays",
     ("stray-of-another-cluster", 5, "a node gets a request of a node of another cluster"),
@@ -136,6 +136,7 @@ _STRAYS = _of(
         "the controller gets an in-sync set of another state, of other lives or of strangers",
     ),
     ("stray-of-a-client", 25, "the controller is asked for a topic, or a change of one, that cannot be"),
+    ("topic-of-a-bystander", 10, "the controller creates, alters, grows or deletes a topic that nobody uses"),
     (
         "stray-too-large",
         5,

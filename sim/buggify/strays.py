@@ -1,7 +1,8 @@
 """Requests that reach a node by mistake or by malice: each of them must be refused, and must change nothing.
 
 A stray is a request that the node has just got, with another cluster, sender, life, topic, epoch or in-sync set in it,
-or one of a client that asks for what there cannot be. Such requests come from a node of another cluster under an old
+or one of a client that asks for what there cannot be; a client with a topic of its own is no stray, and as little known
+to the rest of the run. Such requests come from a node of another cluster under an old
 address, from a process whose disk was copied, from a program that makes mistakes.
 """
 
@@ -182,6 +183,26 @@ def _too_large(body: RequestBody, pick: Pick) -> Stray | None:
     return Stray(CreateTopicRequest(name=_TOPIC, configs=(("retention.ms", _LARGE),)), "")
 
 
+# What a client may want of a topic of its own, which nobody uses: what is not granted now may be granted later.
+_OF_BYSTANDER: tuple[RequestBody, ...] = (
+    CreateTopicRequest(name=_TOPIC, partitions=2, replication_factor=1),
+    CreateTopicRequest(name=_TOPIC, partitions=1, replication_factor=2),
+    CreateTopicRequest(name=_TOPIC, partitions=3, replication_factor=3, configs=(("segment.ms", "700"),)),
+    AlterTopicConfigsRequest(name=_TOPIC, configs=(("segment.ms", ""), ("retention.ms", "2000"))),
+    AlterTopicConfigsRequest(name=_TOPIC, configs=(("flush.messages", "1"), ("retention.ms", ""))),
+    AlterTopicConfigsRequest(name=_TOPIC, configs=(("min.insync.replicas", "2"), ("flush.messages", ""))),
+    CreatePartitionsRequest(name=_TOPIC, count=4),
+    DeleteTopicRequest(name=_TOPIC),
+    DeleteTopicRequest(name=_TOPIC),
+)
+
+
+def _of_a_bystander(body: RequestBody, pick: Pick) -> Stray | None:
+    if not isinstance(body, BrokerHeartbeatRequest):
+        return None
+    return Stray(_OF_BYSTANDER[pick(len(_OF_BYSTANDER))], "")
+
+
 # What the points make of a request, by name: None where it is not of their kind.
 STRAYS: Mapping[str, Callable[[RequestBody, Pick], Stray | None]] = {
     "stray-of-another-cluster": _of_another_cluster,
@@ -192,6 +213,7 @@ STRAYS: Mapping[str, Callable[[RequestBody, Pick], Stray | None]] = {
     "stray-proposal": _proposal,
     "stray-of-a-client": _of_a_client,
     "stray-too-large": _too_large,
+    "topic-of-a-bystander": _of_a_bystander,
 }
 
 

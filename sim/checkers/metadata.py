@@ -7,7 +7,7 @@ mistake in the product's replay is seen too, also one that controller and broker
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, final
@@ -245,10 +245,12 @@ def config_difference(replay: Replay, defaults: LogConfig, used: Mapping[str, Lo
     return ""
 
 
-def role_difference(replay: Replay, broker: int, roles: Mapping[str, Role], offline: Iterable[str]) -> str:
+def role_difference(
+    replay: Replay, broker: int, roles: Mapping[str, Role], offline: Mapping[str, str]
+) -> str:
     """Returns the first partition whose role is not the one that the log assigns to the broker; empty if all are.
 
-    `offline` are the partitions of which the broker has said that their disk failed.
+    `offline` has the topic ids of the partitions of which the broker has said that their disk failed.
     """
     for name, role in roles.items():
         partition, topic = replay.partition(name), replay.topics.get(name.rpartition("-")[0])
@@ -264,11 +266,12 @@ def role_difference(replay: Replay, broker: int, roles: Mapping[str, Role], offl
             or role.leads != (partition.leader == broker)
         ):
             return f"{name} has {role}, the log says {partition}"
-    missing = [
+    lost = [
         f"{name}-{number}"
         for name, topic in replay.topics.items()
         for number, partition in topic.partitions.items()
-        if broker in partition.replicas and f"{name}-{number}" not in roles
+        if broker in partition.replicas
+        and f"{name}-{number}" not in roles
+        and offline.get(f"{name}-{number}") != topic.topic_id
     ]
-    lost = [name for name in missing if name not in set(offline)]
     return f"{lost[0]} is not here, the log places it here" if lost else ""

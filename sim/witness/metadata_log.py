@@ -25,9 +25,10 @@ class _Claimant:
         self.life = life
         self.replay = Replay()
         self.image: MetadataImage | None = None
-        self.offline: dict[str, None] = {}
-        # The end of the log, the roles and the number of offline partitions that were compared last.
-        self.compared: tuple[int, dict[str, Role], int] | None = None
+        # The topic ids of the partitions that are offline.
+        self.offline: dict[str, str] = {}
+        # The end of the log, the roles and the offline partitions that were compared last.
+        self.compared: tuple[int, dict[str, Role], dict[str, str]] | None = None
         # One violation of a life is enough: what follows from it says nothing new.
         self.is_wrong = False
 
@@ -60,8 +61,13 @@ class MetadataWitness:
             if observe.kind in ("replica.became_leader", "replica.became_follower"):
                 self._judge_role(node, observe)
             elif observe.kind == "replica.offline":
-                name = str(dict(observe.fields)["topic_partition"])
-                self._claimant(node, "image").offline[name] = None
+                self._note_offline(node, str(dict(observe.fields)["topic_partition"]))
+
+    def _note_offline(self, node: Node, name: str) -> None:
+        """Note that a disk failed under the partition of the topic that has the name in the broker's image."""
+        topic = node.core.image.topics.get(name.rpartition("-")[0]) if isinstance(node.core, Broker) else None
+        if topic is not None:
+            self._claimant(node, "image").offline[name] = topic.topic_id
 
     def _judge_role(self, node: Node, observe: Observe) -> None:
         values = dict(observe.fields)
@@ -138,7 +144,7 @@ class MetadataWitness:
             )
             for replica in core.replicas().values()
         }
-        compared = (core.applied_offset, roles, len(claimant.offline))
+        compared = (core.applied_offset, roles, dict(claimant.offline))
         if compared == claimant.compared:
             return
         claimant.compared = compared

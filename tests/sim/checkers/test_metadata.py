@@ -155,7 +155,7 @@ def test_a_role_that_the_log_does_not_assign_is_named(roles: dict[str, Role], ex
     replay = Replay()
     replay.advance(logged([TOPIC, PARTITION]).changes, 2)
     assert replay.partition("t-0") is not None
-    found = role_difference(replay, 1, roles, offline=())
+    found = role_difference(replay, 1, roles, offline={})
     assert expected in found
     assert bool(found) == bool(expected)
 
@@ -163,7 +163,9 @@ def test_a_role_that_the_log_does_not_assign_is_named(roles: dict[str, Role], ex
 def test_a_partition_whose_disk_failed_may_be_missing() -> None:
     replay = Replay()
     replay.advance(logged([TOPIC, PARTITION]).changes, 2)
-    assert role_difference(replay, 1, {}, offline=["t-0"]) == ""
+    assert role_difference(replay, 1, {}, offline={"t-0": "ab"}) == ""
+    # That of a topic of the name that was deleted says nothing of this one.
+    assert role_difference(replay, 1, {}, offline={"t-0": "cd"}) != ""
 
 
 @pytest.mark.parametrize(
