@@ -20,6 +20,7 @@ from cluster.core.messages import (
     AlterPartitionRequest,
     FetchRequest,
     FetchResponse,
+    InitProducerIdResponse,
     ResponseBody,
     TopicPartition,
 )
@@ -29,6 +30,7 @@ from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.ghost import NO_END
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.present_lives import PresentLives
+from sim.checkers.producer_ids import ProducerIdsOnce
 from sim.checkers.proposals import Proposals
 from sim.checkers.sessions import BrokerSessions
 from sim.checkers.shutdowns import OrderlyStops
@@ -66,6 +68,7 @@ class Watch:
         self._jury = witness.jury
         self._lives = PresentLives(witness.jury)
         self._strays = Strays(witness.jury)
+        self._producer_ids = ProducerIdsOnce(witness.jury)
         self._proposals = Proposals(witness.jury)
         self._leaders = LeaderWitness(witness.jury)
         self._stops = OrderlyStops(witness.jury)
@@ -137,6 +140,8 @@ class Watch:
             return
         self._calls.on_reply(shell, exchange, body)
         self._witness.on_reply(shell, exchange, body)
+        if isinstance(body, InitProducerIdResponse):
+            self._producer_ids.on_answer(shell.name, body)
         if isinstance(body, FetchResponse):
             self._note_wait(shell, exchange)
             if isinstance(exchange.body, FetchRequest):
