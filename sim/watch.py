@@ -32,6 +32,7 @@ from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.present_lives import PresentLives
 from sim.checkers.producer_ids import ProducerIdsOnce
 from sim.checkers.proposals import Proposals
+from sim.checkers.renumbering import Renumbering
 from sim.checkers.sessions import BrokerSessions
 from sim.checkers.shutdowns import OrderlyStops
 from sim.checkers.strays import Strays
@@ -76,6 +77,7 @@ class Watch:
         self._sends = ClientSends(witness.jury)
         self._unanswered = UnansweredCalls(witness.jury)
         self._reported_excuses = 0
+        self._renumbering = Renumbering(witness.jury)
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
         """Receives all observations of one step of a node or client."""
@@ -124,6 +126,8 @@ class Watch:
         core = shell.core
         if isinstance(core, Broker):
             self._leaders.on_step(shell, core, events, effects)
+            if self._proposals.are_watched and type(events[0]) is Response:
+                self._proposals.on_step((shell.node_id, shell.life_number), events, core.replicas())
             if isinstance(shell, Node) and shell.is_stopping:
                 self._stops.on_broker_step(shell.node_id, shell.starts, events, effects)
         elif isinstance(core, Controller):
@@ -132,6 +136,7 @@ class Watch:
         elif isinstance(core, CLIENT_CORES) and type(events[0]) is Response:
             retry_ms = shell.clock.now_ms() + core.config.retry_backoff_ms
             self._sends.on_step((shell.name, shell.life_number), events, retry_ms)
+            self._renumbering.on_step((shell.name, shell.life_number), events)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives an answer of a node or client as it leaves."""
@@ -147,7 +152,7 @@ class Watch:
             if isinstance(exchange.body, FetchRequest):
                 self._lives.on_answer(shell.node_id, shell.life_number, exchange.body, body)
         if isinstance(shell, Node):
-            self._metadata.on_reply(shell, body)
+            self._metadata.on_reply(shell, exchange.body, body)
 
     def _on_stray_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives the answer to a request that came by mistake."""
@@ -162,8 +167,7 @@ class Watch:
             self._parked.on_answered(shell.name, shell.world.now_us - since_us)
 
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:
-        if isinstance(body, FetchResponse):
-            self._parked.on_idle_answer(shell.name)
+        self._parked.on_idle_answer(shell.name, body)
 
     def on_left(self, shell: Shell, exchange: Exchange) -> None:
         """Receives a request whose sender gave up, and judges how long the node could have answered it."""
@@ -179,6 +183,7 @@ class Watch:
         if isinstance(shell.core, CLIENT_CORES):
             client, known_epoch = (shell.name, shell.life_number), partial(_known_epoch, shell.core)
             self._sends.on_sent(client, effect.call, effect.body, shell.clock.now_ms(), known_epoch)
+            self._renumbering.on_sent(client, effect.call, effect.body)
         if isinstance(effect.body, FetchRequest) and effect.body.replica_id >= 0:
             self._witness.flushes.on_sent(shell, effect.body)
         if isinstance(effect.body, AlterPartitionRequest):

@@ -1,4 +1,4 @@
-"""Judges when clients send: the first batch of a producer alone, and what a leader refused not again at once."""
+"""Judges when clients send: a producer's first batch alone, what was refused not at once, nor without new metadata."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response
 from cluster.core.messages import (
     FetchRequest,
+    MetadataRequest,
+    MetadataResponse,
     ProduceRequest,
     RequestBody,
     TopicPartition,
@@ -24,6 +26,8 @@ ABOUT_LEADERS = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )  # fmt: skip
+# The request for metadata waits for its own back-off, in which a retry or two may fail.
+MOST_BLIND_RETRIES = 3
 # A client, and its life.
 Client = tuple[str, int]
 # Returns the leader epoch that a client knows of a partition, -1 if none.
@@ -33,57 +37,85 @@ KnownEpoch = Callable[[TopicPartition], int]
 class Asked(NamedTuple):
     """What a request asks of one partition: the append of an idempotent producer's batch, or a consumer's fetch.
 
-    `place` is the batch's first sequence, or the fetch offset. A fetch has the producer id and epoch -1.
+    `producer` is the producer's id and epoch, -1 for a fetch, and `place` the batch's first sequence, or the fetch
+    offset.
     """
 
     partition: str
     producer: tuple[int, int]
+    topic_id: str
     place: int
 
 
 @final
 class ClientSends:
-    """Two rules for each client and partition.
+    """Four rules for each client and partition.
 
     Until the partition has acknowledged a batch of a producer's id and epoch, no second one is in flight: a broker that
     knows nothing of the producer would append it before the first. What was refused because another broker leads is
-    asked again at once only where the refusal names a newer epoch (KIP-951), and else after `retry.backoff.ms`.
+    asked again at once only where the refusal names a newer epoch (KIP-951), and else after `retry.backoff.ms`. Who was
+    refused so, or got no answer, asks for metadata: without it, it would ask the wrong broker until the age of what it
+    knows is over. No client goes back to an earlier leader epoch of a topic, whichever broker still believes in it
+    (KIP-320), unless it was told meanwhile that there is no such topic.
     """
 
     first_name = "lone-first-batch"
     hasty_name = "hasty-retries"
+    blind_name = "blind-retries"
+    epoch_name = "client-epochs"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
         # By client and call: what was asked of each partition, and the leader epoch that the client knew.
         self._open: dict[Client, dict[int, dict[TopicPartition, tuple[Asked, int]]]] = {}
-        # By client and partition: the last id and epoch of a producer of which a batch was acknowledged.
-        self._proven: dict[tuple[Client, str], tuple[int, int]] = {}
+        # By client and partition: the id and epoch of a producer of which a batch was acknowledged last, and the topic.
+        self._proven: dict[tuple[Client, str], tuple[tuple[int, int], str]] = {}
         # By client: when what was refused may be asked again.
         self._refused: dict[Client, dict[Asked, int]] = {}
+        # By client: how often what it asks has failed since it asked for metadata last, and the call of that.
+        self._failed: dict[Client, dict[Asked, int]] = {}
+        self._metadata_calls: dict[Client, int] = {}
+        # By client and partition: the topic's id, and the latest leader epoch that the client knew when it sent.
+        self._known: dict[Client, dict[TopicPartition, tuple[str, int]]] = {}
 
     def on_sent(
         self, client: Client, call: int, body: RequestBody, now_ms: int, known_epoch: KnownEpoch
     ) -> None:
         """Receives a request as it leaves a client."""
+        if isinstance(body, MetadataRequest):
+            self._metadata_calls[client] = call
+            self._failed.pop(client, None)
         asked: dict[TopicPartition, tuple[Asked, int]] = {}
         for topic_partition, each in _asked(body):
             self._judge_first(client, each)
             self._judge_hasty(client, each, now_ms)
-            asked[topic_partition] = each, known_epoch(topic_partition)
+            epoch = known_epoch(topic_partition)
+            self._judge_epoch(client, topic_partition, each.topic_id, epoch)
+            asked[topic_partition] = each, epoch
         if asked:
             self._open.setdefault(client, {})[call] = asked
 
     def _judge_first(self, client: Client, asked: Asked) -> None:
-        if asked.producer[0] < 0 or self._proven.get((client, asked.partition)) == asked.producer:
+        proven = self._proven.get((client, asked.partition))
+        if asked.producer[0] < 0 or proven == (asked.producer, asked.topic_id):
             return
         for others in self._open.get(client, {}).values():
             for other, _ in others.values():
-                if other[:2] == asked[:2] and other.place != asked.place:
+                if other[:3] == asked[:3] and other.place != asked.place:
                     what = f"sends the batch of sequence {asked.place} beside that of {other.place}"
                     why = f"nothing of producer {asked.producer[0]}, epoch {asked.producer[1]}, was acknowledged"
                     self._jury.report(self.first_name, f"{asked.partition}: {client[0]} {what}; {why}")
                     return
+
+    def _judge_epoch(
+        self, client: Client, topic_partition: TopicPartition, topic_id: str, epoch: int
+    ) -> None:
+        known = self._known.setdefault(client, {})
+        before_id, before = known.get(topic_partition, (topic_id, -1))
+        if before_id == topic_id and epoch < before:
+            what = f"sends to the leader of epoch {epoch}, and knew epoch {before} of the same topic"
+            self._jury.report(self.epoch_name, f"{topic_partition}: {client[0]} {what}")
+        known[topic_partition] = topic_id, epoch
 
     def _judge_hasty(self, client: Client, asked: Asked, now_ms: int) -> None:
         refused = self._refused.get(client)
@@ -98,22 +130,48 @@ class ClientSends:
         """
         for event in events:
             open_calls = self._open.get(client)
-            if type(event) is Response and open_calls is not None and event.call in open_calls:
+            if type(event) is not Response:
+                continue
+            if self._metadata_calls.get(client) == event.call:
+                del self._metadata_calls[client]
+                self._forget_missing(client, event.body)
+            elif open_calls is not None and event.call in open_calls:
                 self._on_answer(client, open_calls.pop(event.call), event.body, retry_ms)
 
     def _on_answer(
         self, client: Client, asked: dict[TopicPartition, tuple[Asked, int]], body: object, retry_ms: int
     ) -> None:
         if not isinstance(body, STREAM_RESPONSES):
+            for each, _ in asked.values():
+                self._on_failed(client, each)
             return
         for answer in body.partitions:
             if answer.topic_partition not in asked:
                 continue
             each, known_epoch = asked[answer.topic_partition]
             if answer.error is ErrorCode.NONE:
-                self._proven[client, each.partition] = each.producer
+                self._proven[client, each.partition] = (each.producer, each.topic_id)
             elif answer.error in ABOUT_LEADERS and answer.leader_epoch <= known_epoch:
                 self._refused.setdefault(client, {})[each] = retry_ms
+                self._on_failed(client, each)
+
+    def _forget_missing(self, client: Client, body: object) -> None:
+        """Forget what a client knew of the topics that an answer does not know: so does the client."""
+        topics = body.topics if isinstance(body, MetadataResponse) else ()
+        missing = {topic.name for topic in topics if topic.error is not ErrorCode.NONE}
+        known = self._known.get(client, {})
+        for topic_partition in [each for each in known if each.topic in missing]:
+            del known[topic_partition]
+
+    def _on_failed(self, client: Client, asked: Asked) -> None:
+        """Judge whether a client has asked for metadata since the same has failed; a call for it may be under way."""
+        if client in self._metadata_calls:
+            return
+        failed = self._failed.setdefault(client, {})
+        failed[asked] = failed.get(asked, 0) + 1
+        if failed[asked] > MOST_BLIND_RETRIES:
+            what = f"has asked in vain {failed[asked]} times, and not for metadata meanwhile"
+            self._jury.report(self.blind_name, f"{asked.partition}: {client[0]} {what}")
 
     def on_sought(self, client: Client, topic_partition: TopicPartition) -> None:
         """Receives that a user sends a consumer elsewhere, perhaps to where it is: it may ask at once.
@@ -122,6 +180,7 @@ class ClientSends:
         """
         for asked in self._open.get(client, {}).values():
             asked.pop(topic_partition, None)
+        self._failed.pop(client, None)
         refused = self._refused.get(client, {})
         for each in [each for each in refused if each.partition == str(topic_partition)]:
             del refused[each]
@@ -131,19 +190,25 @@ def _asked(body: RequestBody) -> list[tuple[TopicPartition, Asked]]:
     """Returns what is judged of a request: not the batches of producers that are not idempotent."""
     if isinstance(body, FetchRequest):
         return [
-            (each.topic_partition, Asked(str(each.topic_partition), (-1, -1), each.fetch_offset))
+            (
+                each.topic_partition,
+                Asked(str(each.topic_partition), (-1, -1), each.topic_id, each.fetch_offset),
+            )
             for each in body.partitions
         ]
     if not isinstance(body, ProduceRequest):
         return []
-    batches = [
-        (each.topic_partition, RecordBatch(each.records, 0, len(each.records))) for each in body.partitions
-    ]
+    batches = [(each, RecordBatch(each.records, 0, len(each.records))) for each in body.partitions]
     return [
         (
-            topic_partition,
-            Asked(str(topic_partition), (batch.producer_id, batch.producer_epoch), batch.base_sequence),
+            each.topic_partition,
+            Asked(
+                str(each.topic_partition),
+                (batch.producer_id, batch.producer_epoch),
+                each.topic_id,
+                batch.base_sequence,
+            ),
         )
-        for topic_partition, batch in batches
+        for each, batch in batches
         if batch.producer_id >= 0
     ]

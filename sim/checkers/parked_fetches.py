@@ -1,20 +1,29 @@
-"""The limits of fetches that wait at a broker: its own longest wait, and the presence of the client."""
+"""The limits of requests that wait at a broker: its own longest wait of a fetch, and the presence of the client."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import final
 
+from cluster.core.messages import FetchResponse, InitProducerIdResponse, ProduceResponse, ResponseBody
 from sim.checkers.base import Jury
 
 # A timer may fire late by the events that the node handles before it.
 SLACK_US = 500_000
+# What waits in a broker's core, by the kind of its answer.
+_HELD: Mapping[type, str] = {
+    FetchResponse: "a fetch",
+    ProduceResponse: "a produce",
+    InitProducerIdResponse: "a request for a producer's id",
+}
 
 
 @final
 class ParkedFetches:
-    """Judges each answer to a fetch by how long the core has held the request, and for whom (C8).
+    """Judges each answer to a fetch by how long the core has held the request, and each answer by for whom (C8).
 
-    Fetches that wait too long, or for nobody, fill the room of those that wait: others must then ask without rest.
+    Requests that wait too long, or for nobody, fill the room of those that wait: other fetches must then ask without
+    rest, and what others produce is refused.
     """
 
     name = "parked-fetches"
@@ -28,6 +37,11 @@ class ParkedFetches:
             longest = f"{self._longest_wait_ms} ms are the longest wait"
             self._jury.report(self.name, f"{node} held a fetch for {waited_us // 1_000} ms; {longest}")
 
-    def on_idle_answer(self, node: str) -> None:
-        """Receives that a fetch was answered after the node was told that its client has left."""
-        self._jury.report(self.name, f"{node} held a fetch whose client had left")
+    def on_idle_answer(self, node: str, body: ResponseBody) -> None:
+        """Receives an answer to a request after the node was told that its client has left.
+
+        An answer that a job or another node brings may come for nobody.
+        """
+        what = _HELD.get(type(body))
+        if what is not None:
+            self._jury.report(self.name, f"{node} held {what} whose client had left")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, final
 
 from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, Response
 from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, TopicPartition
 from sim.checkers.base import Jury
 
@@ -54,7 +55,8 @@ class Proposals:
     The leader of an epoch has no other proposal without an answer (I5): two at a time could reach the controller in the
     other order, and the leader would not know which set is committed. As long as the outcome is unknown, the leader
     waits for all that may be in sync: those of the committed set, and the joiner (ISR-6, KIP-497). It waits no longer
-    for a joiner that was refused, or that joins a set which is not the committed one any more.
+    for a joiner that was refused, or that joins a set which is not the committed one any more. Once a leader has a
+    definite answer it waits for the committed set alone.
     """
 
     name = "one-proposal"
@@ -109,6 +111,23 @@ class Proposals:
         if last is not None and last.call == call:
             last.is_accepted = body.error is ErrorCode.NONE
             last.refused_us = self._jury.now_us() if body.error in _REFUSALS else None
+
+    def on_step(
+        self, life: Life, events: Iterable[Event], replicas: Mapping[TopicPartition, LeaderView]
+    ) -> None:
+        """Judge what a leader has made of an answer in the step that took it, which leaves `replicas` as they are."""
+        for event in events:
+            if type(event) is not Response or not isinstance(event.body, AlterPartitionResponse):
+                continue
+            topic_partition, error = event.body.topic_partition, event.body.error
+            last, replica = self._last.get(life, {}).get(topic_partition), replicas.get(topic_partition)
+            is_settled = error is ErrorCode.NONE or error in _REFUSALS
+            if not is_settled or last is None or last.call != event.call or replica is None:
+                continue
+            waits_for, committed = list(replica.maximal_isr), list(replica.committed_isr)
+            if replica.leader_epoch == last.leader_epoch and waits_for != committed:
+                what = f"waits for {waits_for} after {error.name}; committed is {committed}"
+                self._jury.report(self.outcome_name, f"{topic_partition}: leader {life[0]} {what}")
 
     def on_end(self, node: int) -> None:
         """Forget the proposals of the node's lives that have ended."""

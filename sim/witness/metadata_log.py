@@ -7,9 +7,19 @@ from typing import final
 from cluster.core.broker.broker import Broker
 from cluster.core.controller.controller import Controller
 from cluster.core.effects import Observe
-from cluster.core.messages import CONTROLLER_ID, FetchMetadataResponse, ResponseBody
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
+    CONTROLLER_ID,
+    FetchMetadataResponse,
+    MetadataRequest,
+    MetadataResponse,
+    RequestBody,
+    ResponseBody,
+)
 from cluster.core.metadata.image import MetadataImage
 from sim.checkers.base import Jury
+from sim.checkers.described import NAME as DESCRIBED
+from sim.checkers.described import description_difference
 from sim.checkers.metadata import NAME, ChangeGatherer, Replay, Role, config_difference, role_difference
 from sim.disk import SimDisk
 from sim.hosts.node import Node
@@ -37,8 +47,9 @@ class _Claimant:
 class MetadataWitness:
     """Follows the metadata log on the controller's disk. What brokers were shown of it must stay.
 
-    It judges three claims: an answer to an observer holds durable batches of the log; an image is what the log says up
-    to its offset, which ends a change; the roles of a broker are those of the image that it says they rest on.
+    It judges four claims: an answer to an observer holds durable batches of the log; an image is what the log says up
+    to its offset, which ends a change; the roles of a broker are those of the image that it says they rest on; and so
+    is what it describes to clients.
     """
 
     def __init__(self, jury: Jury, disk: SimDisk, directory: str) -> None:
@@ -89,8 +100,10 @@ class MetadataWitness:
                 f"{observe.kind} {values}, the log says {partition} at {observe.metadata_offset}",
             )
 
-    def on_reply(self, node: Node, body: ResponseBody) -> None:
-        """Judge an answer to an observer at the moment when it leaves the controller."""
+    def on_reply(self, node: Node, asked: RequestBody, body: ResponseBody) -> None:
+        """Judge an answer to an observer at the moment when it leaves the controller, and what brokers describe."""
+        if isinstance(asked, MetadataRequest) and isinstance(body, MetadataResponse):
+            self._judge_description(node, asked, body)
         if node.node_id != CONTROLLER_ID or not isinstance(body, FetchMetadataResponse):
             return
         self._read_on()
@@ -107,6 +120,17 @@ class MetadataWitness:
                 NAME, f"an answer shows metadata up to {end}, only {durable_end} of the log is durable"
             )
         self._shown_end = max(self._shown_end, end)
+
+    def _judge_description(self, node: Node, asked: MetadataRequest, body: MetadataResponse) -> None:
+        """Compare what a broker describes with the log, where that was replayed as far for this broker."""
+        claimant, core = self._claimant(node, "image"), node.core
+        if body.error is not ErrorCode.NONE or not isinstance(core, Broker) or claimant.is_wrong:
+            return
+        applied_offset = core.applied_offset
+        if applied_offset in (-1, claimant.replay.next_offset):
+            what = description_difference(claimant.replay, asked, body, applied_offset)
+            if what:
+                self._jury.report(DESCRIBED, f"{node.name} {what}")
 
     def on_metadata(self, node: Node) -> None:
         """Judge what a node has made of the log, after a step that may have changed it."""

@@ -11,11 +11,15 @@ from cluster.core.messages import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
+    RequestBody,
     ResponseBody,
+    TopicMetadata,
     TopicPartition,
 )
 from sim.checkers.base import Jury
@@ -28,14 +32,15 @@ CLIENT: Client = ("c", 1)
 BACKOFF_MS = 100
 
 
-def batch(sequence: int, epoch: int = 0, producer_id: int = 9) -> ProduceRequest:
+def batch(sequence: int, epoch: int = 0, producer_id: int = 9, topic_id: str = "") -> ProduceRequest:
     records = build_batch(
         [Record(offset=0, timestamp=0, key=None, value=b"v")],
         producer_id=producer_id,
         producer_epoch=epoch,
         base_sequence=sequence,
     )
-    return ProduceRequest(acks=-1, partitions=(ProducePartition(topic_partition=T0, records=records),))
+    part = ProducePartition(topic_partition=T0, topic_id=topic_id, records=records)
+    return ProduceRequest(acks=-1, partitions=(part,))
 
 
 def appended(error: ErrorCode = ErrorCode.NONE, leader_epoch: int = -1) -> ProduceResponse:
@@ -44,17 +49,16 @@ def appended(error: ErrorCode = ErrorCode.NONE, leader_epoch: int = -1) -> Produ
 
 
 class Story:
-    """A client that knows leader epoch 3."""
+    """A client that knows leader epoch 3, unless it is told otherwise."""
 
     def __init__(self) -> None:
         self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
         self.sends = ClientSends(self.jury)
+        self.known_epoch = 3
 
-    def sent(
-        self, call: int, body: ProduceRequest | FetchRequest, now_ms: int = 0, client: Client = CLIENT
-    ) -> list[str]:
+    def sent(self, call: int, body: RequestBody, now_ms: int = 0, client: Client = CLIENT) -> list[str]:
         """Returns the rules that are broken after this request."""
-        self.sends.on_sent(client, call, body, now_ms, lambda topic_partition: 3)
+        self.sends.on_sent(client, call, body, now_ms, lambda topic_partition: self.known_epoch)
         return [each.checker for each in self.jury.violations]
 
     def answered(self, call: int, body: ResponseBody | TransportError, now_ms: int = 0) -> None:
@@ -73,6 +77,14 @@ def test_the_first_batch_of_a_new_epoch_is_alone_too() -> None:
     story.answered(1, appended())
     assert story.sent(2, batch(0, epoch=1)) == []
     assert story.sent(3, batch(1, epoch=1)) == ["lone-first-batch"]
+
+
+def test_the_first_batch_to_a_topic_that_was_created_again_is_alone_too() -> None:
+    story = Story()
+    story.sent(1, batch(0, topic_id="old"))
+    story.answered(1, appended())
+    assert story.sent(2, batch(1, topic_id="new")) == []
+    assert story.sent(3, batch(2, topic_id="new")) == ["lone-first-batch"]
 
 
 def test_after_the_first_was_acknowledged_there_may_be_several() -> None:
@@ -127,6 +139,58 @@ def test_kip951_with_a_newer_epoch_or_after_the_back_off_it_may() -> None:
     assert story.sent(2, fetch(5)) == []
     story.answered(2, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3))
     assert story.sent(3, fetch(5), now_ms=BACKOFF_MS) == []
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_who_asks_in_vain_asks_for_metadata(is_lost: bool) -> None:
+    story = Story()
+    failure = TransportError(reason="reset") if is_lost else refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3)
+    for call in range(1, 5):
+        now_ms = call * BACKOFF_MS
+        assert story.sent(call, fetch(5), now_ms) == []
+        story.answered(call, failure, now_ms)
+    assert story.sent(5, fetch(5), 5 * BACKOFF_MS) == ["blind-retries"]
+
+
+def test_who_has_asked_for_metadata_may_ask_in_vain() -> None:
+    story = Story()
+    for call in range(1, 9, 2):
+        now_ms = call * BACKOFF_MS
+        story.sent(call, fetch(5), now_ms)
+        story.answered(call, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3), now_ms)
+        story.sent(call + 1, MetadataRequest(topics=("t",)))
+        story.answered(call + 1, TransportError(reason="reset"))
+    # The answer to this one takes long.
+    story.sent(9, MetadataRequest(topics=("t",)))
+    for call in range(10, 20):
+        story.sent(call, fetch(5), call * BACKOFF_MS)
+        story.answered(call, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3), call * BACKOFF_MS)
+    assert not story.jury.violations
+
+
+def knowing(*epochs: int, topic_ids: str = "aaa", between: MetadataResponse | None = None) -> list[str]:
+    """Returns the rules that a producer breaks that knows these leader epochs at its sends, one after the other."""
+    story = Story()
+    for call, (epoch, topic_id) in enumerate(zip(epochs, topic_ids, strict=False)):
+        story.known_epoch = epoch
+        story.sent(2 * call, batch(call, topic_id=topic_id))
+        story.answered(2 * call, appended())
+        if between is not None:
+            story.sent(2 * call + 1, MetadataRequest(topics=("t",)))
+            story.answered(2 * call + 1, between)
+    return [each.checker for each in story.jury.violations]
+
+
+def test_kip320_a_client_goes_back_to_no_earlier_leader_epoch() -> None:
+    assert knowing(3, 3, 5) == []
+    assert knowing(3, 5, 4) == ["client-epochs"]
+
+
+def test_kip320_unless_the_topic_is_another_one_or_was_missing() -> None:
+    assert knowing(3, 0, topic_ids="ab") == []
+    missing = TopicMetadata(name="t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert knowing(3, 0, between=MetadataResponse(topics=(missing,))) == []
+    assert knowing(3, 0, between=MetadataResponse(topics=(TopicMetadata(name="t"),))) == ["client-epochs"]
 
 
 def test_who_is_sent_elsewhere_by_its_user_may_ask_at_once() -> None:

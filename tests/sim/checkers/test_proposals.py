@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from cluster.core.errors import ErrorCode
-from cluster.core.events import TransportError
+from cluster.core.events import Response, TransportError
 from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, TopicPartition
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
@@ -113,3 +113,24 @@ def test_isr6_nothing_binds_a_leader_of_another_epoch_or_one_that_was_granted_wh
     assert after(Leading(leader_epoch=1, maximal_isr=(1, 2))) == []
     assert after(Leading(maximal_isr=())) == []
     assert after(Leading(maximal_isr=(1, 2)), refused(ErrorCode.NONE)) == []
+
+
+def taken(replica: Leading, error: ErrorCode) -> list[str]:
+    """Returns what is wrong in the very step that takes the answer."""
+    proposals, jury = watched()
+    proposals.on_sent(FIRST_LIFE, 1, proposal(0), (1, 2, 3))
+    proposals.on_answered(FIRST_LIFE, 1, refused(error))
+    events = [Response(call=1, body=refused(error))]
+    proposals.on_step(FIRST_LIFE, events, {TopicPartition("t", 0): replica})
+    return [each.checker for each in jury.violations]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA])
+def test_isr6_a_definite_answer_ends_the_wait_in_the_step_that_takes_it(error: ErrorCode) -> None:
+    assert taken(Leading(maximal_isr=(1, 2)), error) == []
+    assert taken(Leading(leader_epoch=1), error) == []
+    assert taken(Leading(), error) == ["proposal-outcomes"]
+
+
+def test_isr6_an_answer_that_leaves_the_outcome_open_does_not() -> None:
+    assert taken(Leading(), ErrorCode.INVALID_UPDATE_VERSION) == []

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.core.messages import FetchResponse, InitProducerIdResponse, MetadataResponse, ProduceResponse
+from sim.checkers.base import Jury
+from sim.checkers.ghost import Ghost
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.run import Verdict, run_scenario
 from sim.scenario.loading import parse_scenario
@@ -46,3 +49,13 @@ def test_c8_a_step_on_a_slow_disk_is_no_fetch_that_waits_too_long() -> None:
     slow = "  - {at: 3500ms, slow_disk: leader(t/0), by: 40ms, for: 3s}\n"
     result = run_scenario(parse_scenario(text.partition("  - {at: 3s")[0] + slow), 1)
     assert not [each for each in result.violations if each.checker == ParkedFetches.name], result.violations
+
+
+def test_c8_what_waits_in_a_core_waits_for_a_client_that_is_there() -> None:
+    jury = Jury(Ghost(), (), now_us=lambda: 0, on_violation=lambda found: None)
+    parked = ParkedFetches(jury, 500)
+    parked.on_idle_answer("broker-1", MetadataResponse())
+    assert not jury.violations
+    for answer in (FetchResponse(), ProduceResponse(), InitProducerIdResponse()):
+        parked.on_idle_answer("broker-1", answer)
+    assert [each.checker for each in jury.violations] == [ParkedFetches.name] * 3
