@@ -10,6 +10,7 @@ from cluster.core.client.consumer import Start
 from cluster.core.client.effects import ConsumerEffect
 from cluster.core.connection.codec import OutOfBounds
 from cluster.core.connection.outgoing import Answer
+from cluster.core.connection.rooms import Room
 from cluster.core.effects import Observe, Send
 from cluster.core.events import Event
 from cluster.core.messages import ResponseBody, TopicPartition
@@ -61,6 +62,14 @@ class Blindfold:
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         if not self._packets.unchecked:
             self._watcher.on_answered(shell, call, body)
+
+    def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
+        if not self._packets.unchecked:
+            self._watcher.on_accepted_silently(shell, exchange)
+
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
+        if not self._packets.unchecked:
+            self._watcher.on_places(shell, room, in_core, unwritten)
 
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         if not self._packets.unchecked:

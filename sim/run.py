@@ -26,6 +26,7 @@ from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.registry import all_checkers
 from sim.checkers.sessions import BrokerSessions
 from sim.cluster import CONTROLLER, Cluster, ClusterWatcher, Machines, topic_properties
+from sim.departures import Departures
 from sim.faults.conditions import Lookout
 from sim.faults.misses import Misses
 from sim.faults.plan import Faults
@@ -329,12 +330,14 @@ class Run:
         return self._result(replay, unfired, excused, never_struck)
 
     def _send_canaries(self) -> None:
-        """Send records into the cluster at rest, and wait until it is at rest again."""
+        """Send records into the cluster at rest, wait until it is at rest again, and let the clients leave."""
         Canaries(self.cluster, self.jury, self.witness.lives).send(self._is_over)
         if not self._is_over():
             Convergence(self.cluster, self.jury, self.chronicle, self.witness.lives).await_rest(
                 self.scenario.converge, is_over=self._is_over
             )
+        if not self._is_over() and not self.jury.violations:
+            Departures(self.cluster, self.jury).leave(self._is_over)
 
     def _end_unjudged(self, replay: str, unfired: list[int], never_struck: tuple[str, ...]) -> RunResult:
         """Let the healed cluster go on for a while, in which no node may fail either."""

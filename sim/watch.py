@@ -12,6 +12,7 @@ from cluster.core.client.consumer import ConsumerCore, Start
 from cluster.core.client.effects import ConsumerEffect
 from cluster.core.client.producer import ProducerCore
 from cluster.core.connection.outgoing import Answer
+from cluster.core.connection.rooms import Room
 from cluster.core.controller.controller import Controller
 from cluster.core.effects import Observe, Send
 from cluster.core.events import Event, Response
@@ -24,6 +25,7 @@ from cluster.core.messages import (
     ResponseBody,
     TopicPartition,
 )
+from sim.checkers.call_places import CallPlaces
 from sim.checkers.calls import Calls
 from sim.checkers.client_sends import ClientSends
 from sim.checkers.consumer_positions import ConsumerPositions
@@ -75,9 +77,10 @@ class Watch:
         self._stops = OrderlyStops(witness.jury)
         self._positions = ConsumerPositions(witness.jury)
         self._sends = ClientSends(witness.jury)
-        self._unanswered = UnansweredCalls(witness.jury)
-        self._reported_excuses = 0
         self._renumbering = Renumbering(witness.jury)
+        self._unanswered = UnansweredCalls(witness.jury)
+        self._places = CallPlaces(witness.jury)
+        self._reported_excuses = 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
         """Receives all observations of one step of a node or client."""
@@ -201,6 +204,12 @@ class Watch:
         self._positions.on_answered(shell.name, call, body)
         if self._proposals.are_open:
             self._proposals.on_answered((shell.node_id, shell.life_number), call, body)
+
+    def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
+        self._calls.on_accepted_silently(shell, exchange)
+
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
+        self._places.on_places(shell.name, room, in_core, unwritten)
 
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         self._positions.on_begun(shell.name, policy)

@@ -12,6 +12,7 @@ from sim.buggify.messages import is_lost, is_repeated, perturbed_reply, perturbe
 from sim.buggify.strays import Stray, strays
 
 _TOGETHER_US = 10_000
+_FEW_CALLS = 3
 _LOST = TransportError(reason="connection reset")
 
 
@@ -56,6 +57,12 @@ class HostPoints:
     def start_us(self) -> int:
         """Returns how much longer a process takes to start."""
         return self.buggify.more_us(1_000, "start-slow", self.name)
+
+    def most_calls(self) -> int | None:
+        """Returns how many calls a life of the node takes at a time on each stream; None for the usual number."""
+        if not self.buggify.fires("few-places", self.name):
+            return None
+        return self.buggify.between(1, _FEW_CALLS, "few-places", self.name)
 
     def job_us(self, lasting_us: int, until_us: int) -> tuple[int, int]:
         """Returns how long a job takes, and after how much of that time its work is done."""

@@ -154,6 +154,8 @@ _SETTINGS = _of(
     ("tiny-fetches", 50, "a life of a broker fetches one batch at a time as a follower"),
     ("tiny-answers", 50, "a life of a broker answers a fetch with one batch"),
     ("tiny-metadata-fetches", 50, "a life of a broker fetches metadata batch by batch"),
+    ("few-places", 50, "a life of a node takes up to three calls at a time on each stream"),
+    ("few-waiting", 50, "a life of a broker lets four requests of a kind wait, and refuses more"),
     ("quick-heartbeats", 50, "a life of a broker sends heartbeats four times as often"),
     ("restless-tasks", 50, "retention and the expiry of producers run at once, and each 50 ms"),
     ("restless-cleaner", 50, "the cleaner looks for work each 20 ms, with buffers for a few keys"),

@@ -168,6 +168,7 @@ CONNECTION_BUGS: tuple[Bug, ...] = (
         "A client that has said all is taken for one that has left: its calls in flight are dropped.",
         f"{_CONNECTION}.incoming:IncomingStream.half_close",
         _breaks,
+        found_by="connection-breaks-at-half-close",
     ),
     Bug(
         name="connection-frees-places-early",
@@ -176,5 +177,6 @@ CONNECTION_BUGS: tuple[Bug, ...] = (
             Replacement(target=f"{_ROOM}.answered", make=_frees_at_once),
             Replacement(target=f"{_ROOM}.release", make=_frees_once),
         ),
+        found_by="leader-crash",
     ),
 )

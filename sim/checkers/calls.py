@@ -13,6 +13,7 @@ from cluster.core.events import TransportError
 from cluster.core.messages import RequestBody, ResponseBody
 from cluster.shell.streams import CODEC
 from sim.checkers.base import Jury
+from sim.hosts.outbound import ENDED_BY_PEER
 from sim.hosts.shell import Shell
 from sim.world.network import BREAK_US, Transport
 from sim.world.packets import Exchange
@@ -31,6 +32,10 @@ class Sent(NamedTuple):
     # None for a unary call.
     stream: Stream | None
     expects_reply: bool
+
+
+# In the place of a call without a reply that has reached the other core.
+_ARRIVED = Sent(target=-1, sent_us=-1, stream=None, expects_reply=False)
 
 
 @final
@@ -78,8 +83,9 @@ class Calls:
 
     A call has one outcome. One that expects no reply has none once it is written; before that it may fail, once. A
     stream loses nothing before its end: calls arrive in order, answers come back in order, each to its own call. With
-    one call that fails, all calls on its stream do. While a node cannot be reached, calls fail at once for a short time
-    only, which begins again at 50 ms once the node was reached.
+    one call that fails, all calls on its stream do. Nobody ends a stream as if all were answered while a call has no
+    answer, also after the other side has sent its last call. While a node cannot be reached, calls fail at once for a
+    short time only, which begins again at 50 ms once the node was reached.
     """
 
     name = "calls"
@@ -92,6 +98,8 @@ class Calls:
         self._calls: dict[tuple[int, int, int], Sent] = {}
         self._streams: dict[tuple[int, int, str], Stream] = {}
         self._attempts: dict[tuple[int, int], Attempts] = {}
+        # The calls without a reply that have not failed, by node and life: all that have arrived have been written.
+        self._silent: dict[tuple[int, int], dict[int, RequestBody]] = {}
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         """Receives a call as it leaves a core. One that expects no reply may fail before it is written."""
@@ -104,9 +112,21 @@ class Calls:
             # A request for which nobody waits is not seen at the other core.
             if self._is_reliable and effect.expects_reply:
                 stream.asked.append((effect.call, now_us, effect.body))
+        if not effect.expects_reply:
+            self._silent.setdefault((shell.node_id, shell.life_number), {})[effect.call] = effect.body
         self._calls[shell.node_id, shell.life_number, effect.call] = Sent(
             target, now_us, stream, effect.expects_reply
         )
+
+    def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
+        """Receives a call without a reply as it reaches the other core: it was written, and cannot fail any more."""
+        source = exchange.source
+        silent = self._silent.get((source.node_id, source.life_number), {})
+        for call, body in silent.items():
+            if body == exchange.body:
+                del silent[call]
+                self._calls[source.node_id, source.life_number, call] = _ARRIVED
+                return
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         """Receives a call as it reaches the other core."""
@@ -133,6 +153,13 @@ class Calls:
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         """Receives the outcome of a call as it reaches the core that sent it."""
         sent = self._calls.pop((shell.node_id, shell.life_number, call), None)
+        if sent is _ARRIVED:
+            self._report(
+                shell.name, call, "expects no reply, has reached its node, and has failed after that"
+            )
+            return
+        if sent is not None and not sent.expects_reply:
+            self._silent[shell.node_id, shell.life_number].pop(call, None)
         if sent is None:
             self._report(shell.name, call, "was answered again")
         elif isinstance(body, TransportError):
@@ -165,6 +192,8 @@ class Calls:
                 stream.asked = deque([each for each in stream.asked if each[0] != call])
             self._on_failed_at_once(shell, call, sent)
             return
+        if reason == ENDED_BY_PEER and self._is_reliable:
+            self._report(shell.name, call, "has no answer, and the other side has ended its stream in order")
         if stream is not None and not reason.startswith("the answer is out of bounds"):
             stream.has_ended = True
         if reason in ("connection refused", "connection timed out", "connection broken"):

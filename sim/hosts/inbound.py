@@ -9,7 +9,7 @@ from typing import Protocol, final
 
 from cluster.core.connection.codec import Malformed, OutOfBounds
 from cluster.core.connection.incoming import IncomingCall, IncomingStream
-from cluster.core.connection.rooms import UNARY, Rooms
+from cluster.core.connection.rooms import UNARY, Limit, Room, Rooms
 from cluster.core.messages import RequestBody, ResponseBody
 from cluster.shell.streams import CODEC, STREAMS, why_refused
 from sim.hosts.outbound import read
@@ -29,29 +29,42 @@ class Host(Endpoint, Protocol):
     def on_refused(self, refused: OutOfBounds) -> None:
         """Learns of a request that was out of bounds."""
 
+    def on_places(self, room: Room, in_core: int, unwritten: int) -> None:
+        """Learns how many calls of a room the core has, and how many of its streams have answers to write."""
+
 
 @final
 class Entrance:
     """One channel as the core of a connection sees the node behind it."""
 
-    __slots__ = ("_channel", "_host", "sent_us")
+    __slots__ = ("_channel", "_host", "in_core", "sent_us")
 
     def __init__(self, host: Host, channel: Channel) -> None:
         self._host, self._channel = host, channel
         # When the frame was sent that is being read.
         self.sent_us = -1
+        # How many calls the core has, and has not answered.
+        self.in_core = 0
 
     def _exchange(self, body: RequestBody) -> Exchange:
         source = self._channel.connection.dialer
         return Exchange(source=source, body=body, path=self._channel.path, sent_us=self.sent_us)
 
     def ask(self, body: RequestBody, answer: Callable[[ResponseBody], None]) -> int:
-        return self._host.accept(self._exchange(body), answer)
+        """Passes a request to the core, which has the call until it answers."""
+
+        def on_answer(body: ResponseBody) -> None:
+            self.in_core -= 1
+            answer(body)
+
+        self.in_core += 1
+        return self._host.accept(self._exchange(body), on_answer)
 
     def ask_without_reply(self, body: RequestBody) -> None:
         self._host.accept(self._exchange(body), None)
 
     def forget(self, call: int) -> None:
+        self.in_core -= 1
         self._host.forget(call)
 
 
@@ -59,10 +72,10 @@ class Entrance:
 class Served:
     """A stream that is served, with the frames that are not read yet, because there is no room."""
 
-    __slots__ = ("channel", "entrance", "has_all", "stream", "unread")
+    __slots__ = ("channel", "entrance", "has_all", "room", "stream", "unread")
 
-    def __init__(self, channel: Channel, entrance: Entrance, stream: IncomingStream) -> None:
-        self.channel, self.entrance, self.stream = channel, entrance, stream
+    def __init__(self, channel: Channel, entrance: Entrance, room: Room, stream: IncomingStream) -> None:
+        self.channel, self.entrance, self.room, self.stream = channel, entrance, room, stream
         self.unread: deque[Packet] = deque()
         # Whether the client has said that no frame follows.
         self.has_all = False
@@ -75,6 +88,7 @@ class Listener:
     def __init__(self, host: Host, network: Network) -> None:
         self._host, self._network = host, network
         self.rooms = Rooms()
+        self._unary_rooms = Rooms()
         self._connections: dict[int, Connection] = {}
         self._streams: dict[int, Served] = {}
         # The unary calls of each channel: a datagram may come twice.
@@ -82,6 +96,18 @@ class Listener:
         # The channels that may have something to write or to read, and answers of unary calls, in order.
         self.dirty: dict[int, Served] = {}
         self.answered: list[tuple[Channel, IncomingCall, bytes]] = []
+
+    def limit_calls(self, most_calls: int) -> None:
+        """Take so many calls at a time on each stream, and twice as many on all streams of a kind."""
+        assert not self._streams, len(self._streams)
+        self.rooms = Rooms(most_calls=most_calls, node_calls=2 * most_calls)
+
+    def places(self) -> list[tuple[str, Limit, list[Room]]]:
+        """Returns each kind of stream with the limit of the whole node and the rooms of its connections."""
+        return [
+            (path, self.rooms.node(path), [room for (_, kind), room in self.rooms.items() if kind == path])
+            for path in STREAMS
+        ]
 
     def read(self, packet: Packet) -> None:
         """Takes a packet of a client. A channel begins with its first frame."""
@@ -131,7 +157,7 @@ class Listener:
             CODEC, channel.path, room, entrance,
             wake=partial(self._wake, channel.number), on_refused=self._host.on_refused,
         )  # fmt: skip
-        return Served(channel, entrance, stream)
+        return Served(channel, entrance, room, stream)
 
     def _wake(self, number: int) -> None:
         self.dirty[number] = self._streams[number]
@@ -179,7 +205,7 @@ class Listener:
     def _read_call(self, channel: Channel, packet: Packet) -> None:
         entrance = Entrance(self._host, channel)
         entrance.sent_us = packet.sent_us
-        room = self.rooms.enter(str(channel.connection.number), UNARY)
+        room = self._unary_rooms.enter(str(channel.connection.number), UNARY)
         call = IncomingCall(
             CODEC, room, entrance,
             write=partial(self._on_answer, channel), on_refused=self._host.on_refused,
@@ -206,8 +232,21 @@ class Listener:
                     self._send(channel, data, wait_us)
                 self._end_call(channel, call)
             for served in dirty.values():
+                self._show_places(served)
                 self._go_on(served)
                 self._write(served, wait_us)
+                self._show_places(served)
+
+    def _show_places(self, served: Served) -> None:
+        """Show how many calls the streams of a room have in the core, and how many have answers to write."""
+        room, in_core = served.room, served.entrance.in_core
+        unwritten = int(served.stream.has_frame)
+        if room.users != 1 or self._streams.get(served.channel.number) is not served:
+            # Another stream of the connection uses the room too, or alone, because this one has ended.
+            others = [each for each in self._streams.values() if each.room is room]
+            in_core = sum([each.entrance.in_core for each in others])
+            unwritten = sum([each.stream.has_frame for each in others])
+        self._host.on_places(room, in_core, unwritten)
 
     def _send(self, channel: Channel, data: bytes, wait_us: int) -> None:
         self._network.send(
@@ -241,6 +280,7 @@ class Listener:
     def end_turn(self) -> None:
         """Notes that the requests of this turn are with the core, and reads on where that made room."""
         self.rooms.end_turn()
+        self._unary_rooms.end_turn()
         if self.dirty:
             self.flush(0)
 
@@ -270,7 +310,7 @@ class Listener:
 
     def _leave(self, call: IncomingCall, channel: Channel) -> None:
         call.end()
-        self.rooms.leave(str(channel.connection.number), UNARY)
+        self._unary_rooms.leave(str(channel.connection.number), UNARY)
 
     def connections_from(self, node_id: int) -> list[Connection]:
         """Returns the connections that the node has made, as far as they are known here."""

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import final
 
+from cluster.core.events import Event
 from sim.hosts.shell import Shell
 from sim.world.packets import NEVER_US, Packet
+
+
+@final
+class Departed:
+    """The core of a client that has left: it learns nothing, and asks for nothing."""
+
+    def step(self, now_ms: int, event: Event) -> Sequence[object]:
+        return ()
+
 
 # How long an orderly stop waits until the nodes have read what expects no reply, as that of a real client does.
 FINISH_US = 2_000_000
@@ -80,6 +91,22 @@ class ClientShell(Shell):
         if self._finish_by_us != NEVER_US:
             # It may be news of a stream for whose end the stop waits.
             self._try_to_stop(self.life_number)
+
+    def leave(self) -> None:
+        """Take the core away, and close the sending side of each stream: what is in flight is still answered.
+
+        The life cannot go on after that; it has not ended either.
+        """
+        assert self.core is not None, self.name
+        assert not self.paused, self.name
+        self._timers.end()
+        self.core = Departed()
+        self._dialer.finish(every=True)
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether a stream is open of a client that leaves: its node has still to answer."""
+        return self._dialer.finish(every=True)
 
     def resume(self) -> None:
         super().resume()

@@ -163,6 +163,9 @@ class Node(Shell):
         self._busy_until_us = self.world.now_us + START_US
         self._wait_us = START_US
         life_number = self.life_number
+        most_calls = None if self.points is None else self.points.most_calls()
+        if most_calls is not None:
+            self._listener.limit_calls(most_calls)
         if self.start_ends_in:
             self.disk.arm_crash(self.start_ends_in)
         handles = None if self.disk.points is None else self.disk.points.handles()

@@ -17,6 +17,8 @@ from sim.world.packets import Channel, Connection, Endpoint, Kind, Packet
 from sim.world.time import Actor, World
 
 _CONNECT = "connect "
+# Why a call failed if its stream ended without a reason: as it does once the other side has nothing left to answer.
+ENDED_BY_PEER = "the peer ended the stream"
 
 
 class Caller(Endpoint, Protocol):
@@ -192,16 +194,17 @@ class Dialer:
             self._network.send(Kind.HALF_CLOSE, connection, wait_us, to_target=True, channel=channel)
         return True
 
-    def finish(self) -> bool:
-        """Closes the sending side of each stream with calls that expect no reply (acks=0), once all is written.
+    def finish(self, *, every: bool = False) -> bool:
+        """Closes the sending side of each stream with calls that expect no reply (acks=0), or of `every` one.
 
-        Returns whether one of them is open: its node has not yet read everything, or has not yet answered the others.
+        They are closed once all is written. Returns whether one of them is open: its node has not yet read everything,
+        or has not yet answered the others.
         """
         found = [
             (peer, stream)
             for peer in self._peers.values()
             for stream in peer.outgoing.streams
-            if stream.has_sent_silent
+            if every or stream.has_sent_silent
         ]
         for peer, stream in found:
             assert peer.connection is not None, peer.target
@@ -286,7 +289,7 @@ class Dialer:
     def _end_channel(self, peer: Peer, packet: Packet) -> None:
         """The other side has ended a stream, and so all calls on it, or a unary call."""
         assert packet.channel is not None, packet.kind
-        reason = packet.data.decode() or "the peer ended the stream"
+        reason = packet.data.decode() or ENDED_BY_PEER
         stream = peer.streams.pop(packet.channel.number, None)
         if stream is not None:
             self._deliver(stream.end(reason), peer.target, -1)

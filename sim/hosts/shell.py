@@ -20,6 +20,7 @@ from typing import Protocol, TypeGuard
 from cluster.core.connection.bootstrap import Bootstrap
 from cluster.core.connection.codec import OutOfBounds
 from cluster.core.connection.outgoing import Answer
+from cluster.core.connection.rooms import Limit, Room
 from cluster.core.effects import (
     BOOTSTRAP,
     CancelTimer,
@@ -104,6 +105,12 @@ class Watcher(Protocol):
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         """Receives a request that has reached a core."""
+
+    def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
+        """Receives a request without a reply that has reached a core, or one that has come again."""
+
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
+        """Receives how many calls of a room the core has, and how many of its streams have answers to write."""
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         """Receives the outcome of a call when its connection has it; the core gets it then, or later."""
@@ -190,6 +197,10 @@ class Shell:
         self._unread: deque[Packet] = deque()
         self._wait_us = 0
 
+    def places(self) -> list[tuple[str, Limit, list[Room]]]:
+        """Returns each kind of stream with the limit of calls of the whole node and the rooms of its connections."""
+        return self._listener.places()
+
     def _reset_orphans(self) -> None:
         """Let the machine report to the other sides that the process with these connections has ended."""
         orphans, self._orphans = self._orphans, []
@@ -249,6 +260,8 @@ class Shell:
         if answer is not None:
             self._inbound[call] = (exchange, answer)
             self._watcher.on_accepted(self, exchange)
+        elif exchange.path:
+            self._watcher.on_accepted_silently(self, exchange)
         self._inbox.append((Request(call=call, body=exchange.body), exchange))
         if answer is not None and self.points is not None and self.points.repeats(exchange.body):
             again = Exchange(
@@ -289,6 +302,10 @@ class Shell:
     def on_refused(self, refused: OutOfBounds) -> None:
         """Learns of a request that was out of bounds; no core sends any."""
         self._watcher.on_failure(self, refused)
+
+    def on_places(self, room: Room, in_core: int, unwritten: int) -> None:
+        """Learns how many calls of a room the core has, and how many of its streams have answers to write."""
+        self._watcher.on_places(self, room, in_core, unwritten)
 
     def deliver(self, call: int, body: Answer, source: int, sent_us: int) -> None:
         """Receives the answer to a call of the core; one to a life that has just ended is dropped."""

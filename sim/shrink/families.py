@@ -39,7 +39,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "convergence", "canaries", "unanswered-calls", "fail-over", "waits-in-vain", "parked-fetches",
-            "orderly-stops",
+            "orderly-stops", "blind-retries", "call-places",
         }
     ),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from cluster.core.client.config import OffsetReset
 from cluster.core.client.consumer import Start
 from cluster.core.client.effects import ConsumerEffect
 from cluster.core.connection.outgoing import Answer
+from cluster.core.connection.rooms import Room
 from cluster.core.effects import Observe, Send
 from cluster.core.events import Event
 from cluster.core.messages import CONTROLLER_ID, ResponseBody, TopicPartition
@@ -81,6 +82,12 @@ class WatchedPoints:
 
     def on_left(self, shell: Shell, exchange: Exchange) -> None:
         self._watcher.on_left(shell, exchange)
+
+    def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
+        self._watcher.on_accepted_silently(shell, exchange)
+
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
+        self._watcher.on_places(shell, room, in_core, unwritten)
 
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         self._watcher.on_begun(shell, policy)

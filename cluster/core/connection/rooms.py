@@ -90,8 +90,8 @@ class Room:
     do not read cannot stop it.
     """
 
-    def __init__(self, node: NodeLimit, fresh: list[tuple[Room, Slot]]) -> None:
-        self.own = Limit(MOST_CALLS, MOST_BYTES)
+    def __init__(self, node: NodeLimit, fresh: list[tuple[Room, Slot]], most_calls: int) -> None:
+        self.own = Limit(most_calls, MOST_BYTES)
         self.node = node
         # The slots of this turn, of all rooms of the node.
         self._fresh = fresh
@@ -199,7 +199,11 @@ class Room:
 class Rooms:
     """The rooms of all connections of a node, by the address of the client and the kind of call."""
 
-    def __init__(self, *, node_calls: int = NODE_CALLS, node_bytes: int = NODE_BYTES) -> None:
+    def __init__(
+        self, *, most_calls: int | None = None, node_calls: int = NODE_CALLS, node_bytes: int = NODE_BYTES
+    ) -> None:
+        """`most_calls` are those of each connection; None: MOST_CALLS."""
+        self._most_calls = MOST_CALLS if most_calls is None else most_calls
         self._node_calls, self._node_bytes = node_calls, node_bytes
         self._rooms: dict[tuple[str, str], Room] = {}
         self._nodes: dict[str, NodeLimit] = {}
@@ -220,7 +224,7 @@ class Rooms:
         """Returns the room for a stream or call that begins; `leave` ends it."""
         room = self._rooms.get((peer, kind))
         if room is None:
-            room = self._rooms[peer, kind] = Room(self.node(kind), self._fresh)
+            room = self._rooms[peer, kind] = Room(self.node(kind), self._fresh, self._most_calls)
         room.users += 1
         return room
 

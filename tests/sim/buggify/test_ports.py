@@ -94,6 +94,26 @@ def test_a_stream_keeps_its_order_and_loses_nothing(point: str) -> None:
     assert asker.answers() == list(range(30)) and asker.errors() == []
 
 
+def most_at_a_time(*points: str) -> int:
+    """Returns how many of eight calls of one turn a core gets before it answers one."""
+    asker, core = Echo([ask(2, number, number) for number in range(8)]), Silent()
+    site = with_points(Site(lambda number: asker if number == 1 else core), *points)
+    site.start()
+    site.world.run_to(SECOND // 2)
+    return len(core.asked())
+
+
+def test_c6_a_node_with_few_places_takes_up_to_three_calls_at_a_time() -> None:
+    assert most_at_a_time() == 8
+    assert 1 <= most_at_a_time("few-places") <= 3
+
+
+def test_c6_with_few_places_every_call_is_answered_all_the_same() -> None:
+    asker, echo = asking(30, "few-places", "turn-waits", "window-small")
+    assert echo.asked() == list(range(30))
+    assert asker.answers() == list(range(30)) and asker.errors() == []
+
+
 def test_each_call_has_one_outcome_where_connections_end_after_answers() -> None:
     asker, _ = asking(30, "hang-up-after-answer", "packet-late", percent=30)
     assert sorted(asker.answers()) == list(range(30))

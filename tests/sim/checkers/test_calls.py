@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -10,7 +10,7 @@ import pytest
 
 from cluster.core.connection.outgoing import Answer
 from cluster.core.effects import Effect, Reply, Send
-from cluster.core.events import Event, Request, TransportError
+from cluster.core.events import Event, Request, TimerFired, TransportError
 from cluster.core.messages import FetchMetadataRequest, FetchMetadataResponse, ResponseBody
 from sim.bugs import install
 from sim.checkers.base import Jury
@@ -20,7 +20,7 @@ from sim.hosts.shell import Shell
 from sim.world.network import Transport
 from sim.world.packets import Exchange
 from sim.world.time import ORIGIN_MS
-from tests.sim.hosts.fake_cores import Asker, Echo, Onlooker, Silent, Site, ask, echo_of
+from tests.sim.hosts.fake_cores import Asker, Echo, Onlooker, Silent, Site, ask, echo_of, timer
 
 SECOND = 1_000_000
 
@@ -43,6 +43,9 @@ class CallOnlooker(Onlooker):
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         self.calls.on_accepted(shell, exchange)
 
+    def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
+        self.calls.on_accepted_silently(shell, exchange)
+
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         self.calls.on_answered(shell, call, body)
 
@@ -58,6 +61,22 @@ class Together(Silent):
         super().steps(now_ms, events)
         asked = [event for event in events if isinstance(event, Request)]
         return [Reply(call=event.call, body=echo_of(event.body)) for event in asked]
+
+
+@final
+class Deliberate(Silent):
+    """A core that answers each request 300 ms after it came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[Request] = []
+
+    def steps(self, now_ms: int, events: Sequence[Event]) -> Sequence[object]:
+        super().steps(now_ms, events)
+        self.waiting += [event for event in events if isinstance(event, Request)]
+        if isinstance(events[0], TimerFired):
+            return [Reply(call=event.call, body=echo_of(event.body)) for event in self.waiting]
+        return [timer("answer", now_ms + 300)]
 
 
 @final
@@ -131,7 +150,19 @@ def a_peer_that_is_down_twice() -> list[str]:
     return found_at(site)
 
 
+def calls_in_flight_at_a_half_close() -> list[str]:
+    """A client that has sent all while the node has its call, and answers it 300 ms later."""
+    asker = Echo([ask(2, 1)])
+    site = site_of(asker, Deliberate())
+    site.start()
+    site.world.run_to(SECOND // 10)
+    site.nodes[1]._dialer.finish(every=True)
+    site.world.run_to(SECOND)
+    return found_at(site)
+
+
 WORKLOADS = (
+    ("connection-breaks-at-half-close", calls_in_flight_at_a_half_close, "ended its stream in order"),
     ("connection-answers-again", datagrams_that_come_twice, "was answered again"),
     ("connection-fails-late-call-alone", an_answer_after_a_time_out, "after another call on its stream"),
     ("connection-takes-answers-of-its-past", an_answer_after_a_time_out, "was answered again"),
@@ -180,6 +211,22 @@ def test_a_call_that_expects_no_reply_may_fail_once_and_is_never_answered() -> N
     calls.on_sent(node, replace(silent, call=2), 2)
     calls.on_answered(node, 2, echo_of(silent.body))
     assert found_at(site)[1:] == ["call 2 of node-1 expects no reply, and was answered"]
+
+
+def test_a_call_that_expects_no_reply_cannot_fail_once_its_node_has_it() -> None:
+    silent = replace(ask(2, 1), expects_reply=False)
+    site = site_of(Echo(), Echo())
+    site.start()
+    assert isinstance(site.onlooker, CallOnlooker)
+    calls, node = site.onlooker.calls, site.nodes[1]
+    calls.on_sent(node, silent, 2)
+    calls.on_sent(node, replace(silent, call=2), 2)
+    arrived = Exchange(source=node, body=silent.body, path="/Fetch", sent_us=0)
+    calls.on_accepted_silently(site.nodes[2], arrived)
+    calls.on_answered(node, 2, TransportError(reason="no answer in 9 ms"))
+    assert found_at(site) == []
+    calls.on_answered(node, 1, TransportError(reason="no answer in 9 ms"))
+    assert ["has reached its node" in each for each in found_at(site)] == [True]
 
 
 @pytest.mark.parametrize("is_known_to_be_down", [True, False])

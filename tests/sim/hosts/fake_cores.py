@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from cluster.core.connection.outgoing import Answer
+from cluster.core.connection.rooms import Room
 from cluster.core.effects import Effect, Observe, Reply, Send, SetTimer
 from cluster.core.events import Event, Request, Response, TimerFired, TransportError
 from cluster.core.messages import (
@@ -146,6 +147,12 @@ class Onlooker:
         self.idle_replies += 1
 
     def on_left(self, shell: Shell, exchange: Exchange) -> None:
+        return
+
+    def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
+        return
+
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
         return
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:

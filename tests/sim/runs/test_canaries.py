@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from cluster.core.connection.rooms import Room, Slot
+from sim.bugs.planting import Replacement, replaced
 from sim.canaries import TRIES
 from sim.run import RunResult, run_scenario
 from sim.scenario.loading import parse_scenario
@@ -21,6 +26,16 @@ producers:
 consumers:
   - {topic: t}
 """
+
+
+def _leaks(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A place that is freed at its connection only."""
+
+    def release(room: Room, slot: Slot) -> None:
+        original(room, slot)
+        room.node.calls += 1
+
+    return release
 
 
 def run(text: str) -> RunResult:
@@ -44,3 +59,16 @@ def test_a_cluster_that_refuses_all_is_noticed_and_every_producer_and_partition_
 @pytest.mark.parametrize("limit", ["max.message.bytes: 250", "segment.bytes: 250"])
 def test_a_topic_may_refuse_records_above_its_limits(limit: str) -> None:
     assert run(SCENARIO.replace("config: {", f"config: {{{limit}, ")).violations == ()
+
+
+def test_clients_that_leave_in_order_get_their_answers_first() -> None:
+    scenario = parse_scenario(SCENARIO, "serves-again.yaml")
+    broken = run_scenario(scenario, 1, bug="connection-breaks-at-half-close").violations
+    assert {violation.checker for violation in broken} == {"calls"}
+    assert "consumer-1" in broken[0].what
+
+
+def test_a_node_counts_no_place_of_a_client_that_has_left() -> None:
+    with replaced(Replacement(target="cluster.core.connection.rooms:Room.release", make=_leaks)):
+        broken = run(SCENARIO).violations
+    assert {violation.checker for violation in broken} == {"call-places"}

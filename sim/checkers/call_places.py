@@ -1,0 +1,51 @@
+"""The places of calls at a node, which bound what it holds for its clients: none is freed too early or too late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+from cluster.core.connection.rooms import Limit, Room
+from sim.checkers.base import Jury
+
+
+@final
+class CallPlaces:
+    """Judges how many places a connection holds on its streams of one kind.
+
+    A call has its place until its answer is written, not only until the core has answered it (C6): answers to a client
+    that does not read would else grow without bound. After that the place is free again, and so are its bytes.
+    """
+
+    name = "call-places"
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+
+    def on_places(self, node: str, room: Room, in_core: int, unwritten: int) -> None:
+        """Receives how many calls of a room the core of its node has.
+
+        `unwritten` is the number of its streams with answers that are not written: each has one or more.
+        """
+        own, all_of_node = room.own, room.node
+        if own.calls < in_core + unwritten:
+            what = f"for {in_core} calls in the core and the answers that {unwritten} streams have to write"
+            self._report(node, f"has {own.calls} places {what}")
+        elif not unwritten and own.calls > in_core:
+            self._report(node, f"holds {own.calls} places for {in_core} calls: all other answers are written")
+        elif own.calls == 0 != own.held_bytes:
+            self._report(node, f"holds {own.held_bytes} bytes for a connection without any call")
+        elif all_of_node.calls == 0 != all_of_node.held_bytes:
+            self._report(node, f"holds {all_of_node.held_bytes} bytes, and has no call of that kind")
+
+    def judge_sum(self, node: str, kind: str, limit: Limit, rooms: Iterable[Room]) -> None:
+        """Judge whether the limit of a whole node counts what its connections hold for one kind of stream."""
+        owned = list(rooms)
+        calls, held_bytes = sum(each.own.calls for each in owned), sum(each.own.held_bytes for each in owned)
+        # A fetch that waits in the core holds no bytes of the node.
+        if limit.calls != calls or not 0 <= limit.held_bytes <= held_bytes:
+            what = f"has {limit.calls} calls with {limit.held_bytes} bytes on {kind}"
+            self._report(node, f"{what}, and its connections {calls} with {held_bytes}")
+
+    def _report(self, node: str, what: str) -> None:
+        self._jury.report(self.name, f"{node} {what}")

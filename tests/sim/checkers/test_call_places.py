@@ -1,0 +1,98 @@
+"""Each call holds its place at a node until its answer is written, and no longer (C6)."""
+
+from __future__ import annotations
+
+from typing import final
+
+import pytest
+
+from cluster.core.connection.rooms import Room, Rooms
+from sim.bugs import install
+from sim.checkers.base import Jury
+from sim.checkers.call_places import CallPlaces
+from sim.checkers.ghost import Ghost
+from sim.hosts.shell import Shell
+from tests.sim.hosts.fake_cores import Echo, Onlooker, Site, ask
+
+
+def judged() -> tuple[CallPlaces, Jury]:
+    jury = Jury(Ghost(), (), now_us=lambda: 0, on_violation=lambda found: None)
+    return CallPlaces(jury), jury
+
+
+@final
+class PlacesOnlooker(Onlooker):
+    """An observer that shows all places to the checker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places, self.jury = judged()
+
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
+        self.places.on_places(shell.name, room, in_core, unwritten)
+
+
+def found_in_a_run() -> list[str]:
+    """Five calls of one turn, and one after them."""
+    onlooker = PlacesOnlooker()
+    asker = Echo([ask(2, call, call) for call in range(5)])
+    site = Site(lambda number: asker if number == 1 else Echo(), onlooker=onlooker)
+    site.start()
+    site.world.run_to(100_000)
+    site.nodes[1].perform([ask(2, 5, 5)])
+    site.world.run_to(200_000)
+    assert sorted(asker.answers()) == list(range(6))
+    return [each.checker for each in onlooker.jury.violations]
+
+
+def test_c6_a_place_that_is_freed_before_its_answer_is_written_is_found() -> None:
+    assert found_in_a_run() == []
+    with install("connection-frees-places-early"):
+        assert set(found_in_a_run()) == {"call-places"}
+
+
+def a_room(calls: int) -> tuple[Rooms, Room]:
+    rooms = Rooms()
+    room = rooms.enter("client", "Fetch")
+    for call in range(calls):
+        room.take(call, 100)
+    return rooms, room
+
+
+@pytest.mark.parametrize(
+    ("in_core", "unwritten", "is_wrong"),
+    [(2, 0, False), (1, 1, False), (0, 1, False), (1, 0, True), (2, 1, True), (0, 3, True)],
+)
+def test_c6_a_room_with_two_calls_has_two_in_the_core_or_to_write(
+    in_core: int, unwritten: int, is_wrong: bool
+) -> None:
+    places, jury = judged()
+    places.on_places("node", a_room(2)[1], in_core, unwritten)
+    assert bool(jury.violations) is is_wrong
+
+
+def test_c6_bytes_that_stay_when_all_calls_have_ended_are_found() -> None:
+    places, jury = judged()
+    room = a_room(0)[1]
+    places.on_places("node", room, 0, 0)
+    assert not jury.violations
+    room.node.held_bytes = 1
+    places.on_places("node", room, 0, 0)
+    room.own.held_bytes = 1
+    places.on_places("node", room, 0, 0)
+    assert ["of that kind" in each.what for each in jury.violations] == [True, False]
+
+
+def test_c6_the_limit_of_a_node_counts_the_calls_of_all_its_connections() -> None:
+    places, jury = judged()
+    rooms, room = a_room(2)
+    limit = rooms.node("Fetch")
+    places.judge_sum("node", "Fetch", limit, [room])
+    rooms.end_turn()
+    places.judge_sum("node", "Fetch", limit, [room])
+    assert not jury.violations and limit.held_bytes == 0
+    limit.calls += 1
+    places.judge_sum("node", "Fetch", limit, [room])
+    limit.calls, limit.held_bytes = 2, 201
+    places.judge_sum("node", "Fetch", limit, [room])
+    assert [each.checker for each in jury.violations] == ["call-places"] * 2
