@@ -22,6 +22,8 @@ from sim.world.packets import Exchange
 FIRST_WAIT_US, MOST_WAIT_US = 50_000, 1_000_000
 # Clocks of nodes run at different speeds, and count whole milliseconds.
 SLACK_US = 30_000
+# How much later than its time-out a call may end: what a clock may lag, in hundredths of it, and a busy process.
+LATE_PERCENT, LATE_US = 10, 500_000
 
 
 class Sent(NamedTuple):
@@ -32,10 +34,11 @@ class Sent(NamedTuple):
     # None for a unary call.
     stream: Stream | None
     expects_reply: bool
+    timeout_us: int
 
 
 # In the place of a call without a reply that has reached the other core.
-_ARRIVED = Sent(target=-1, sent_us=-1, stream=None, expects_reply=False)
+_ARRIVED = Sent(target=-1, sent_us=-1, stream=None, expects_reply=False, timeout_us=0)
 
 
 @final
@@ -81,11 +84,11 @@ class Attempts:
 class Calls:
     """Judges each call by what both its ends see.
 
-    A call has one outcome. One that expects no reply has none once it is written; before that it may fail, once. A
-    stream loses nothing before its end: calls arrive in order, answers come back in order, each to its own call. With
-    one call that fails, all calls on its stream do. Nobody ends a stream as if all were answered while a call has no
-    answer, also after the other side has sent its last call. While a node cannot be reached, calls fail at once for a
-    short time only, which begins again at 50 ms once the node was reached.
+    A call has one outcome, within its time-out. One that expects no reply has none once it is written; before that it
+    may fail, once. A stream loses nothing before its end: calls arrive in order, answers come back in order, each to
+    its own call. With one call that fails, all calls on its stream do. Nobody ends a stream as if all were answered
+    while a call has no answer, also after the other side has sent its last call. While a node cannot be reached, calls
+    fail at once for a short time only, which begins again at 50 ms once the node was reached.
     """
 
     name = "calls"
@@ -115,7 +118,7 @@ class Calls:
         if not effect.expects_reply:
             self._silent.setdefault((shell.node_id, shell.life_number), {})[effect.call] = effect.body
         self._calls[shell.node_id, shell.life_number, effect.call] = Sent(
-            target, now_us, stream, effect.expects_reply
+            target, now_us, stream, effect.expects_reply, effect.timeout_ms * 1_000
         )
 
     def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
@@ -160,6 +163,8 @@ class Calls:
             return
         if sent is not None and not sent.expects_reply:
             self._silent[shell.node_id, shell.life_number].pop(call, None)
+        if sent is not None:
+            self._judge_time(shell, call, sent)
         if sent is None:
             self._report(shell.name, call, "was answered again")
         elif isinstance(body, TransportError):
@@ -170,6 +175,16 @@ class Calls:
             self._attempts.pop((shell.node_id, sent.target), None)
             if sent.stream is not None:
                 self._on_answer(shell.name, call, sent.stream, body)
+
+    def _judge_time(self, shell: Shell, call: int, sent: Sent) -> None:
+        """Judge whether a call has ended with its time-out, as far as process and clock went on meanwhile."""
+        if shell.clock.frozen_us is not None:
+            return
+        begun_us = max(sent.sent_us, shell.resumed_us, shell.still_until_us, shell.clock.thawed_us)
+        lasted_us = shell.world.now_us - begun_us
+        if lasted_us > sent.timeout_us * (100 + LATE_PERCENT) // 100 + LATE_US:
+            what = f"has ended after {lasted_us // 1_000} ms; it had {sent.timeout_us // 1_000} ms"
+            self._report(shell.name, call, what)
 
     def _on_answer(self, name: str, call: int, stream: Stream, body: ResponseBody) -> None:
         if stream.has_ended:

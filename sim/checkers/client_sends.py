@@ -10,6 +10,7 @@ from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response
 from cluster.core.messages import (
     FetchRequest,
+    InitProducerIdRequest,
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
@@ -28,6 +29,8 @@ ABOUT_LEADERS = frozenset(
 )  # fmt: skip
 # The request for metadata waits for its own back-off, in which a retry or two may fail.
 MOST_BLIND_RETRIES = 3
+# What a client asks for with one request at a time.
+_LONE = (MetadataRequest, InitProducerIdRequest)
 # A client, and its life.
 Client = tuple[str, int]
 # Returns the leader epoch that a client knows of a partition, -1 if none.
@@ -51,12 +54,13 @@ class Asked(NamedTuple):
 class ClientSends:
     """Four rules for each client and partition.
 
-    Until the partition has acknowledged a batch of a producer's id and epoch, no second one is in flight: a broker that
-    knows nothing of the producer would append it before the first. What was refused because another broker leads is
-    asked again at once only where the refusal names a newer epoch (KIP-951), and else after `retry.backoff.ms`. Who was
-    refused so, or got no answer, asks for metadata: without it, it would ask the wrong broker until the age of what it
-    knows is over. No client goes back to an earlier leader epoch of a topic, whichever broker still believes in it
-    (KIP-320), unless it was told meanwhile that there is no such topic.
+    Until the partition has acknowledged a batch of a producer's id and epoch, no second one is in flight: a broker
+    that knows nothing of the producer would append it before the first. What was refused because another broker leads
+    is asked again at once only where the refusal names a newer epoch (KIP-951), and else after `retry.backoff.ms`, as
+    are metadata and the id of a producer. Who was refused so, or got no answer, asks for metadata: without it, it
+    would ask the wrong broker until the age of what it knows is over. No client goes back to an earlier leader epoch
+    of a topic, whichever broker still believes in it (KIP-320), unless it was told meanwhile that there is no such
+    topic.
     """
 
     first_name = "lone-first-batch"
@@ -72,9 +76,11 @@ class ClientSends:
         self._proven: dict[tuple[Client, str], tuple[tuple[int, int], str]] = {}
         # By client: when what was refused may be asked again.
         self._refused: dict[Client, dict[Asked, int]] = {}
-        # By client: how often what it asks has failed since it asked for metadata last, and the call of that.
+        # By client: how often what it asks has failed since it asked for metadata last.
         self._failed: dict[Client, dict[Asked, int]] = {}
-        self._metadata_calls: dict[Client, int] = {}
+        # By client and kind of request: the call of one that asks for no partition, and when the next may follow.
+        self._lone_calls: dict[tuple[Client, type], int] = {}
+        self._lone_again: dict[tuple[Client, type], int] = {}
         # By client and partition: the topic's id, and the latest leader epoch that the client knew when it sent.
         self._known: dict[Client, dict[TopicPartition, tuple[str, int]]] = {}
 
@@ -82,8 +88,10 @@ class ClientSends:
         self, client: Client, call: int, body: RequestBody, now_ms: int, known_epoch: KnownEpoch
     ) -> None:
         """Receives a request as it leaves a client."""
+        if isinstance(body, _LONE):
+            self._judge_lone(client, type(body), now_ms)
+            self._lone_calls[client, type(body)] = call
         if isinstance(body, MetadataRequest):
-            self._metadata_calls[client] = call
             self._failed.pop(client, None)
         asked: dict[TopicPartition, tuple[Asked, int]] = {}
         for topic_partition, each in _asked(body):
@@ -94,6 +102,11 @@ class ClientSends:
             asked[topic_partition] = each, epoch
         if asked:
             self._open.setdefault(client, {})[call] = asked
+
+    def _judge_lone(self, client: Client, kind: type, now_ms: int) -> None:
+        if now_ms < self._lone_again.get((client, kind), now_ms):
+            what = "asks again before retry.backoff.ms has passed since its last answer or failure"
+            self._jury.report(self.hasty_name, f"{client[0]} {what}: {kind.__name__}")
 
     def _judge_first(self, client: Client, asked: Asked) -> None:
         proven = self._proven.get((client, asked.partition))
@@ -132,10 +145,12 @@ class ClientSends:
             open_calls = self._open.get(client)
             if type(event) is not Response:
                 continue
-            if self._metadata_calls.get(client) == event.call:
-                del self._metadata_calls[client]
-                self._forget_missing(client, event.body)
-            elif open_calls is not None and event.call in open_calls:
+            for kind in _LONE:
+                if self._lone_calls.get((client, kind)) == event.call:
+                    del self._lone_calls[client, kind]
+                    self._lone_again[client, kind] = retry_ms
+                    self._forget_missing(client, event.body)
+            if open_calls is not None and event.call in open_calls:
                 self._on_answer(client, open_calls.pop(event.call), event.body, retry_ms)
 
     def _on_answer(
@@ -165,7 +180,7 @@ class ClientSends:
 
     def _on_failed(self, client: Client, asked: Asked) -> None:
         """Judge whether a client has asked for metadata since the same has failed; a call for it may be under way."""
-        if client in self._metadata_calls:
+        if (client, MetadataRequest) in self._lone_calls:
             return
         failed = self._failed.setdefault(client, {})
         failed[asked] = failed.get(asked, 0) + 1

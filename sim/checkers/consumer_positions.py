@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, final
 
 from cluster.core.client.config import OffsetReset
-from cluster.core.client.effects import ConsumerEffect, Fetched, PositionReset, Truncated
+from cluster.core.client.effects import ConsumerEffect, EndOfPartition, Fetched, PositionReset, Truncated
 from cluster.core.client.starts import asked_timestamp
 from cluster.core.messages import (
     FetchRequest,
@@ -31,11 +31,12 @@ class Position(NamedTuple):
 
 @final
 class ConsumerPositions:
-    """Three rules for each consumer and partition, by what it has told its user and what it asks brokers.
+    """Four rules for each consumer and partition, by what it has told its user and what it asks brokers.
 
     A fetch names the offset where the consumer is. With it, it names the leader epoch of the last record that it has
     read, or after a cut the epoch that the cut has left: otherwise the leader could not find where their logs part
     (KIP-320). Where its offset is out of range, it goes on where its `auto.offset.reset` says, as the broker names it.
+    It tells its user that the partition ends here where it has read up to the high watermark, and nowhere else.
     """
 
     name = "consumer-positions"
@@ -50,10 +51,14 @@ class ConsumerPositions:
         self._asked: dict[Key, tuple[int, int]] = {}
         # The offset that was answered to it.
         self._found: dict[Key, int] = {}
+        # The high watermark of what was read last, unless the user was told of an end there.
+        self._unended: dict[Key, int] = {}
+        # The offset of the last end that the user was told of.
+        self._ends: dict[Key, int] = {}
 
     def on_begun(self, consumer: str, policy: OffsetReset) -> None:
         """Receives the begin of a process, which knows nothing of an earlier one; `policy`: auto.offset.reset."""
-        for known in (self._positions, self._asked, self._found):
+        for known in (self._positions, self._asked, self._found, self._unended, self._ends):
             for key in [each for each in known if each[0] == consumer]:
                 del known[key]
         self._policies[consumer] = policy
@@ -61,7 +66,8 @@ class ConsumerPositions:
     def on_sought(self, consumer: str, topic_partition: TopicPartition, offset: int | None) -> None:
         """Receives where its user sends the consumer: to an offset, or None for a place that is looked up."""
         key = consumer, str(topic_partition)
-        self._positions.pop(key, None)
+        for known in (self._positions, self._unended, self._ends):
+            known.pop(key, None)
         if offset is not None:
             self._positions[key] = Position(offset, -1)
 
@@ -73,11 +79,29 @@ class ConsumerPositions:
             case Fetched():
                 read = Position(effect.next_offset, effect.batches[-1].leader_epoch)
                 self._positions[consumer, str(effect.topic_partition)] = read
+                self._unended[consumer, str(effect.topic_partition)] = effect.high_watermark
             case Truncated():
                 cut = Position(effect.to_offset, effect.epoch)
                 self._positions[consumer, str(effect.topic_partition)] = cut
+            case EndOfPartition():
+                self._on_end((consumer, str(effect.topic_partition)), effect.offset)
             case _:
                 pass
+
+    def _on_end(self, key: Key, offset: int) -> None:
+        known, high_watermark = self._positions.get(key), self._unended.pop(key, 0)
+        self._ends[key] = offset
+        if (known is not None and offset != known.offset) or offset < high_watermark:
+            self._report(
+                key, f"ends at {offset}; it is at {known}, and {high_watermark} was the end when it read"
+            )
+
+    def _judge_end(self, key: Key, position: Position) -> None:
+        """Judge whether the user was told of the end before the consumer asks for more."""
+        high_watermark = self._unended.pop(key, None)
+        is_told = self._ends.get(key) == position.offset
+        if high_watermark is not None and position.offset >= high_watermark and not is_told:
+            self._report(key, f"has read all below {high_watermark}, and has not told its user")
 
     def _on_reset(self, key: Key, effect: PositionReset) -> None:
         self._positions[key] = Position(effect.offset, -1)
@@ -103,6 +127,7 @@ class ConsumerPositions:
                     Position(asked.fetch_offset, asked.last_fetched_epoch),
                     self._positions.get(key),
                 )
+                self._judge_end(key, named)
                 if known is not None and named != known:
                     what = f"asks for offset {named.offset} after epoch {named.epoch}"
                     self._report(key, f"{what}; it is at {known.offset} after epoch {known.epoch}")

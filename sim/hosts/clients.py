@@ -420,7 +420,8 @@ class ConsumerShell(ClientShell):
         )  # fmt: skip
 
     def _on_end(self, effect: EndOfPartition) -> None:
-        """Do nothing: more may come, so reading continues."""
+        """Read on: more may come."""
+        self._consumer_watcher.on_told(self, effect)
 
     def _on_lost(self, effect: PositionLost) -> None:
         """Read no more of the partition, where a broker may have answered what nobody asked; else that is a bug."""

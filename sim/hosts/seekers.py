@@ -133,7 +133,8 @@ class SeekerShell(ClientShell):
         self._found[effect.topic_partition] = effect.to_offset
 
     def _on_end_of_partition(self, effect: EndOfPartition) -> None:
-        """Do nothing: the next look-up comes."""
+        """Wait: the next look-up comes."""
+        self._consumer_watcher.on_told(self, effect)
 
     def _on_lost(self, effect: PositionLost) -> None:
         if self.network.counts.unchecked:

@@ -195,6 +195,22 @@ def test_calls_of_a_node_that_dies_are_not_lost() -> None:
     assert found_at(site) == []
 
 
+def test_a_call_ends_within_its_time_out_as_far_as_its_process_goes_on() -> None:
+    site = site_of(Echo(), Silent())
+    site.start()
+    assert isinstance(site.onlooker, CallOnlooker)
+    calls, node = site.onlooker.calls, site.nodes[1]
+    for call in (1, 2):
+        calls.on_sent(node, ask(2, call, timeout_ms=1_000), 2)
+    site.world.run_to(site.world.now_us + 2 * SECOND)
+    node.resumed_us = site.world.now_us - SECOND
+    calls.on_answered(node, 1, TransportError(reason="no answer in 1000 ms"))
+    assert found_at(site) == []
+    node.resumed_us = 0
+    calls.on_answered(node, 2, TransportError(reason="no answer in 1000 ms"))
+    assert found_at(site) == ["call 2 of node-1 has ended after 2000 ms; it had 1000 ms"]
+
+
 def test_a_call_that_expects_no_reply_may_fail_once_and_is_never_answered() -> None:
     silent = replace(ask(2, 1), expects_reply=False)
     site = site_of(Echo(), Echo())

@@ -11,6 +11,7 @@ from cluster.core.messages import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    InitProducerIdRequest,
     MetadataRequest,
     MetadataResponse,
     ProducePartition,
@@ -158,14 +159,24 @@ def test_who_has_asked_for_metadata_may_ask_in_vain() -> None:
         now_ms = call * BACKOFF_MS
         story.sent(call, fetch(5), now_ms)
         story.answered(call, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3), now_ms)
-        story.sent(call + 1, MetadataRequest(topics=("t",)))
-        story.answered(call + 1, TransportError(reason="reset"))
+        story.sent(call + 1, MetadataRequest(topics=("t",)), now_ms)
+        story.answered(call + 1, TransportError(reason="reset"), now_ms)
     # The answer to this one takes long.
-    story.sent(9, MetadataRequest(topics=("t",)))
+    story.sent(9, MetadataRequest(topics=("t",)), 9 * BACKOFF_MS)
     for call in range(10, 20):
         story.sent(call, fetch(5), call * BACKOFF_MS)
         story.answered(call, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3), call * BACKOFF_MS)
     assert not story.jury.violations
+
+
+@pytest.mark.parametrize("asks", [MetadataRequest(topics=("t",)), InitProducerIdRequest()])
+def test_metadata_and_an_id_are_asked_for_again_after_the_back_off(asks: RequestBody) -> None:
+    story = Story()
+    story.sent(1, asks)
+    story.answered(1, TransportError(reason="reset"))
+    assert story.sent(2, asks, BACKOFF_MS) == []
+    story.answered(2, TransportError(reason="reset"), BACKOFF_MS)
+    assert story.sent(3, asks, 2 * BACKOFF_MS - 1) == ["hasty-retries"]
 
 
 def knowing(*epochs: int, topic_ids: str = "aaa", between: MetadataResponse | None = None) -> list[str]:
@@ -176,8 +187,8 @@ def knowing(*epochs: int, topic_ids: str = "aaa", between: MetadataResponse | No
         story.sent(2 * call, batch(call, topic_id=topic_id))
         story.answered(2 * call, appended())
         if between is not None:
-            story.sent(2 * call + 1, MetadataRequest(topics=("t",)))
-            story.answered(2 * call + 1, between)
+            story.sent(2 * call + 1, MetadataRequest(topics=("t",)), call * BACKOFF_MS)
+            story.answered(2 * call + 1, between, call * BACKOFF_MS)
     return [each.checker for each in story.jury.violations]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.core.client.config import OffsetReset
-from cluster.core.client.effects import Fetched, FetchedBatch, PositionReset, Truncated
+from cluster.core.client.effects import EndOfPartition, Fetched, FetchedBatch, PositionReset, Truncated
 from cluster.core.client.starts import asked_timestamp
 from cluster.core.messages import (
     FetchPartition,
@@ -25,15 +25,16 @@ T0 = TopicPartition("t", 0)
 class Consumer:
     """Has read up to offset 7 (exclusive), records of epoch 2 last; where it is out of range it goes to the start."""
 
-    def __init__(self) -> None:
+    def __init__(self, high_watermark: int = 9) -> None:
         self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
         self.positions = ConsumerPositions(self.jury)
         self.positions.on_begun("c", OffsetReset.EARLIEST)
         self.positions.on_sought("c", T0, 0)
         batch = FetchedBatch(0, 2, TimestampType.CREATE)
         read = Fetched(
-            topic_partition=T0, records=(), high_watermark=9, next_offset=7, leader_epoch=3, batches=(batch,)
-        )
+            topic_partition=T0, records=(), high_watermark=high_watermark, next_offset=7, leader_epoch=3,
+            batches=(batch,),
+        )  # fmt: skip
         self.positions.on_told("c", read)
 
     def fetch(self, offset: int, epoch: int) -> bool:
@@ -44,6 +45,11 @@ class Consumer:
         )  # fmt: skip
         request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1, partitions=(asked,))
         self.positions.on_sent("c", 5, request)
+        return bool(self.jury.violations)
+
+    def ends_at(self, offset: int) -> bool:
+        """Returns whether it breaks a rule that the user is told of an end there."""
+        self.positions.on_told("c", EndOfPartition(topic_partition=T0, offset=offset))
         return bool(self.jury.violations)
 
     def look_up(self, call: int, timestamp: int, offset: int) -> None:
@@ -102,3 +108,26 @@ def test_a_new_life_and_other_clients_are_judged_by_nothing_that_was_before() ->
     assert not consumer.fetch(0, -1)
     consumer.positions.on_sent("admin", 1, ListOffsetsRequest(topic_partition=T0, timestamp=-1))
     assert not consumer.jury.violations
+
+
+def test_who_has_read_up_to_the_high_watermark_tells_of_the_end_before_it_asks_for_more() -> None:
+    told, silent, goes_on = Consumer(7), Consumer(7), Consumer(8)
+    assert not told.ends_at(7)
+    assert not told.fetch(7, 2)
+    assert silent.fetch(7, 2)
+    assert not goes_on.fetch(7, 2)
+
+
+def test_an_end_is_where_the_consumer_is_and_not_below_the_high_watermark() -> None:
+    assert Consumer(7).ends_at(6)
+    assert Consumer(8).ends_at(7)
+
+
+def test_one_end_is_told_once_until_the_user_goes_elsewhere() -> None:
+    consumer = Consumer(7)
+    consumer.ends_at(7)
+    again = Consumer(7)
+    again.positions._ends["c", "t-0"] = 7
+    assert not again.fetch(7, 2)
+    consumer.positions.on_sought("c", T0, 7)
+    assert not consumer.ends_at(7)
