@@ -31,6 +31,8 @@ _CONVERGE = "60s"
 _AIMED_PERCENT = 40
 _AIMED_END_MS = (8_000, 10_000, 12_000)
 _AIMED_REPLICAS = 3
+# In so many of a hundred of the other seeds a topic may be deleted, and created again.
+_DELETABLE_PERCENT = 40
 # In so many of a hundred seeds buggify points are on, and of those points each in so many of a hundred. Strays are on
 # more often: where they are refused they change nothing, so they hide nothing that other points would show.
 _BUGGIFIED_PERCENT = 50
@@ -131,7 +133,9 @@ def _lasting(choices: Choices, scenario: Scenario, *, is_aimed: bool) -> tuple[s
     return tuple(
         name
         for name, topic in scenario.topics.items()
-        if topic.exists and name != WIDE and (is_aimed or not choices.chance(25, f"{name} may be deleted"))
+        if topic.exists
+        and name != WIDE
+        and (is_aimed or not choices.chance(_DELETABLE_PERCENT, f"{name} may be deleted"))
     )
 
 
