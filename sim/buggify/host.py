@@ -123,6 +123,14 @@ class HostPoints:
         """Returns how much later than usual a producer sends its next record."""
         return self.buggify.more_us(2_000, "send-lull", self.name)
 
+    def flushes(self) -> bool:
+        """Whether a producer asks to learn when all that it has sent has its outcome."""
+        return self.buggify.fires("send-flush", self.name)
+
+    def subscribes(self) -> bool:
+        """Whether a consumer that begins names its topic, and finds the partitions by itself."""
+        return self.buggify.fires("topic-subscribed", self.name)
+
     def hangs_up(self) -> bool:
         """Whether the connection ends on which an answer has just come."""
         return self.buggify.fires("hang-up-after-answer", self.name)

@@ -146,6 +146,8 @@ _STRAYS = _of(
 _CLIENTS = _of(
     "clients",
     ("send-burst", 5, "a producer sends up to eight records in one moment"),
+    ("send-flush", 5, "a producer asks to learn when all that it has sent has its outcome"),
+    ("topic-subscribed", 50, "a consumer finds the partitions of its topic by itself"),
     ("send-lull", 1, "a producer sends nothing for up to two seconds"),
 )
 _SETTINGS = _of(

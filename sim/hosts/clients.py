@@ -16,6 +16,7 @@ from cluster.core.client.effects import (
     Flushed,
     PositionLost,
     PositionReset,
+    TopicMissing,
     Truncated,
 )
 from cluster.core.client.producer import ProducerCore
@@ -156,7 +157,9 @@ class ProducerShell(ClientShell):
         self._interval_us = 1_000_000 // model.rate
         self._jitter = Stream(world.draws, "pace", name)
         self._open: dict[int, SendOperation] = {}
-        self._sent = self._paused_at_us = 0
+        self._sent = self._paused_at_us = self._flushes = 0
+        # The last record before each flush that has not ended.
+        self._flushing: dict[int, int] = {}
         self._is_sending = self._is_finished = False
         self._actions[Delivered] = self._on_delivered
         self._actions[Flushed] = self._on_flushed
@@ -194,7 +197,7 @@ class ProducerShell(ClientShell):
         super().stop(then)
 
     def _may_stop(self) -> bool:
-        return not self._open and super()._may_stop()
+        return not self._open and not self._flushing and super()._may_stop()
 
     def _forget_all(self, *, is_orderly: bool) -> None:
         assert not is_orderly or not self._open, (self.name, len(self._open))
@@ -204,10 +207,11 @@ class ProducerShell(ClientShell):
                 operation, Outcome.INFO, at_us=self.world.now_us, partition="", offset=-1, error="KILLED"
             )
         self._open.clear()
+        self._flushing.clear()
 
     @property
     def is_done(self) -> bool:
-        return not self._is_sending and not self._open
+        return not self._is_sending and not self._open and not self._flushing
 
     def _next_send(self) -> None:
         half = self._interval_us // 2
@@ -232,6 +236,8 @@ class ProducerShell(ClientShell):
             # What one record sets off may end the process.
             if self._is_sending:
                 self.send_one()
+        if self._is_sending and self.points is not None and self.points.flushes():
+            self.flush_records()
 
     def pause(self) -> None:
         super().pause()
@@ -293,8 +299,21 @@ class ProducerShell(ClientShell):
                     )
         super()._send(effect)
 
+    def flush_records(self) -> None:
+        """Ask for all that was sent to be sent on at once, and to learn when it has its outcome."""
+        self._flushes += 1
+        self._flushing[self._flushes] = self._sent
+        self._wait_us = 0
+        self.perform(self.producer.flush(self.clock.now_ms(), self._flushes))
+
     def _on_flushed(self, effect: Flushed) -> None:
-        """Do nothing: no caller waits for a flush."""
+        """Receive the end of a flush: nothing that was sent before it may be open."""
+        last = self._flushing.pop(effect.ticket)
+        early = [ticket for ticket in self._open if ticket <= last]
+        if early:
+            self._fail(AssertionError(f"flush {effect.ticket} has ended, and records {early} are open"))
+        if self.is_stopping and self._may_stop():
+            self.world.after(self.actor, 0, self._try_to_stop, self.life_number)
 
     def _on_delivered(self, effect: Delivered) -> None:
         operation = self._open.pop(effect.ticket)
@@ -341,6 +360,7 @@ class ConsumerShell(ClientShell):
         self._actions[Truncated] = self._on_truncated
         self._actions[PositionLost] = self._on_lost
         self._actions[EndOfPartition] = self._on_end
+        self._actions[TopicMissing] = self._on_missing
         self._config = ConsumerConfig(
             auto_offset_reset=OffsetReset.EARLIEST,
             fetch_max_wait_ms=model.max_wait // 1_000,
@@ -363,7 +383,11 @@ class ConsumerShell(ClientShell):
         self._consumer_watcher.on_begun(self, config.auto_offset_reset)
         for each, start in starts:
             self._consumer_watcher.on_sought(self, each, start)
-        self.perform(self.consumer.assign(self.clock.now_ms(), starts))
+        if not self.positions and self.points is not None and self.points.subscribes():
+            topics = (self.partitions[0].topic,)
+            self.perform(self.consumer.subscribe(self.clock.now_ms(), topics, OffsetReset.EARLIEST))
+        else:
+            self.perform(self.consumer.assign(self.clock.now_ms(), starts))
 
     def _forget_all(self, *, is_orderly: bool) -> None:
         if not is_orderly:
@@ -422,6 +446,9 @@ class ConsumerShell(ClientShell):
     def _on_end(self, effect: EndOfPartition) -> None:
         """Read on: more may come."""
         self._consumer_watcher.on_told(self, effect)
+
+    def _on_missing(self, effect: TopicMissing) -> None:
+        """Wait: the topic may be created, or created again."""
 
     def _on_lost(self, effect: PositionLost) -> None:
         """Read no more of the partition, where a broker may have answered what nobody asked; else that is a bug."""

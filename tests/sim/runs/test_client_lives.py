@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from cluster.core.client.effects import Flushed
+from cluster.core.client.unfinished_records import UnfinishedRecords
+from sim.bugs.planting import Replacement, replaced
 from sim.checkers.client_history import ClientHistoryCheck
 from sim.checkers.ghost import Ghost
 from sim.hosts.history import History, Outcome, SendOperation
@@ -86,3 +92,37 @@ def test_records_of_two_lives_of_a_producer_may_be_in_any_order() -> None:
 
     assert not findings(2)
     assert "sent before" in findings(1)[0]
+
+
+FLUSHES = """\
+scenario: flushes
+warm_up: 500ms
+duration: 2s
+buggify: {points: [send-flush, topic-subscribed], chance: 100%}
+topics: {t: {}}
+producers: [{topic: t, rate: 40/s, linger: 20ms}]
+consumers: [{topic: t}]
+"""
+
+
+def test_flushes_end_with_what_was_sent_and_consumers_find_partitions_by_themselves() -> None:
+    made = Run(parse_scenario(FLUSHES), 1)
+    result = made.go("")
+    assert result.verdict is Verdict.HELD, result.violations
+    assert result.buggify["send-flush"] > 10 and result.buggify["topic-subscribed"] == 1
+    assert made.history.reads
+
+
+def test_a_flush_that_ends_before_its_records_is_found() -> None:
+    def at_once(original: Callable[..., Any]) -> Callable[..., Any]:
+        def end_flushes(unfinished: UnfinishedRecords) -> list[Flushed]:
+            tickets, unfinished._flushes = list(unfinished._flushes.values()), {}
+            return [Flushed(ticket=ticket) for ticket in tickets]
+
+        return end_flushes
+
+    target = "cluster.core.client.unfinished_records:UnfinishedRecords.end_flushes"
+    with replaced(Replacement(target=target, make=at_once)):
+        result = Run(parse_scenario(FLUSHES), 1).go("")
+    assert {violation.checker for violation in result.violations} == {"no-failure"}
+    assert "are open" in result.violations[0].what
