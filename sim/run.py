@@ -126,6 +126,7 @@ def run_scenario(
     stops_early: bool = False,
     reached: Reached | None = None,
     most_events: int | None = None,
+    is_traced: bool = True,
 ) -> RunResult:
     """Run a scenario to the verdict: a loaded one, a file, or a bundled one by name; `bug` is planted meanwhile.
 
@@ -134,7 +135,8 @@ def run_scenario(
     the run; by default its path does. With `stops_early` the run ends soon after its first violation. `reached` takes
     the points that it reaches. A run ends soon after `most_events` events of the world; without a violation it then
     has proved nothing. Raises ScenarioError for a scenario that cannot be run, BugError for an unknown bug, Endless for
-    a run that has no end, TypeError or ValueError for a wrong argument.
+    a run that has no end, TypeError or ValueError for a wrong argument. Without `is_traced` the result has no trace
+    hash; all else is equal, and takes less time.
     """
     check_seed(seed)
     if source is None:
@@ -143,7 +145,10 @@ def run_scenario(
     replay = replay_command(source, seed, bug, stops_early=stops_early)
     planted: AbstractContextManager[None] = install(bug) if bug is not None else nullcontext()
     with planted, without_garbage_collection():
-        run = Run(loaded, seed, trace_file, stops_early=stops_early, reached=reached, most_events=most_events)
+        run = Run(
+            loaded, seed, trace_file, stops_early=stops_early, reached=reached, most_events=most_events,
+            is_traced=is_traced,
+        )  # fmt: skip
         result = run.go(replay)
     if history_file is not None:
         write_history(run.history, history_file)
@@ -178,10 +183,12 @@ class Run:
         stops_early: bool = False,
         reached: Reached | None = None,
         most_events: int | None = None,
+        is_traced: bool = True,
     ) -> None:
         self.scenario, self.seed, self._stops_early = scenario, seed, stops_early
         self._most_events = most_events
-        self.trace, self.story, self.history, self.ghost = Trace(trace_file), Story(), History(), Ghost()
+        self.trace = Trace(trace_file, is_on=is_traced)
+        self.story, self.history, self.ghost = Story(), History(), Ghost()
         self.trace.begin(scenario.scenario, seed)
         self.world = World(Draws(seed))
         self.chronicle = Chronicle(self.world, self.trace, self.story)

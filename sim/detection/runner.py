@@ -54,8 +54,10 @@ class ProcessRunner:
         self._running: dict[Connection, tuple[Search, Probe, SeedProcess]] = {}
 
     def begin(self, search: Search) -> None:
+        """Start a process that does the run that the search asks for now."""
         probe = search.next_probe()
-        work = ProbeWork(job=SwarmJob(bug=probe.bug), limit_s=probe.limit_s, cpu_s=self._cpu_s)
+        job = SwarmJob(bug=probe.bug, is_search=True)
+        work = ProbeWork(job=job, limit_s=probe.limit_s, cpu_s=self._cpu_s)
         process = SeedProcess(work, probe.seed, MOST_CPU_S)
         self._running[process.receiver] = (search, probe, process)
 

@@ -377,8 +377,10 @@ class Shell:
         core, now_us = self.core, self.world.now_us
         assert core is not None, f"{self.name} handles an event while it is down"
         assert now_us >= self._busy_until_us, (self.name, now_us, self._busy_until_us)
-        for event, origin in turn:
-            self.trace.event(now_us, self.name, *_describe(event, origin, self.network))
+        if self.trace.is_on:
+            for event, origin in turn:
+                self.trace.event(now_us, self.name, *_describe(event, origin, self.network))
+        for _, origin in turn:
             if type(origin) is Exchange:
                 origin.asked_us = now_us
         life_number, events = self.life_number, [event for event, _ in turn]

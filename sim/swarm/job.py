@@ -21,7 +21,8 @@ _WARM_SEED = 0
 class SwarmJob:
     """What every seed of a campaign shares. With `is_full` a run goes on after its first violation.
 
-    `buggify` says whether buggify points are on; without it, that is drawn.
+    `buggify` says whether buggify points are on; without it, that is drawn. With `is_search` only the verdict is asked
+    for, so a run notes no points and has no trace hash.
     """
 
     profile: Profile | None = None
@@ -29,6 +30,7 @@ class SwarmJob:
     bug: str | None = None
     is_full: bool = False
     buggify: bool | None = None
+    is_search: bool = False
 
     @property
     def title(self) -> str:
@@ -36,10 +38,12 @@ class SwarmJob:
 
     def run(self, seed: int) -> dict[str, Any]:
         """Draw and run the seed. Returns the row of the result, with its profile, shape, faults and points reached."""
-        drawn, reached = draw(seed, self.profile, self.only, buggify=self.buggify), Reached()
+        drawn = draw(seed, self.profile, self.only, buggify=self.buggify)
+        reached = None if self.is_search else Reached()
         result = run_scenario(
-            drawn.scenario, seed, bug=self.bug, stops_early=not self.is_full, reached=reached
-        )
+            drawn.scenario, seed, bug=self.bug, stops_early=not self.is_full, reached=reached,
+            is_traced=not self.is_search,
+        )  # fmt: skip
         row = result.as_json() | {"replay": self.replay(seed)}
         if result.starved_because:
             row["starved_because"] = result.starved_because
@@ -47,7 +51,7 @@ class SwarmJob:
             "profile": drawn.profile.value,
             "shape": drawn.shape,
             "faults": [strike.kind for strike in drawn.plan],
-            "points": reached.names(),
+            "points": [] if reached is None else reached.names(),
         }
         return row
 

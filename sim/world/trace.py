@@ -26,19 +26,25 @@ Fields = tuple[tuple[str, int | str], ...]
 
 @final
 class Trace:
-    """Hashes every line and, if there is a file, writes it."""
+    """Hashes every line and, if there is a file, writes it. One that is off drops every line, and has no hash."""
 
-    def __init__(self, file: BinaryIO | None = None) -> None:
+    def __init__(self, file: BinaryIO | None = None, *, is_on: bool = True) -> None:
+        assert is_on or file is None, "a file needs the lines"
+        # Whoever spends much on a line asks first.
+        self.is_on = is_on
         self._file = file
         self._hash = sha256()
         self._lines: list[str] = []
         self.line_count = 0
 
     def begin(self, scenario: str, seed: int) -> None:
-        self._lines.append(f'{{"format":"{FORMAT}","scenario":{quote(scenario)},"seed":{seed}}}\n')
+        if self.is_on:
+            self._lines.append(f'{{"format":"{FORMAT}","scenario":{quote(scenario)},"seed":{seed}}}\n')
 
     def event(self, at_us: int, node: str, kind: str, members: str = "") -> None:
         """Add a line. `members` is canonical JSON already: `"a":1,"b":"x"`; `node` and `kind` must need no quoting."""
+        if not self.is_on:
+            return
         lines = self._lines
         if members:
             lines.append(f'{{"at":{at_us},"node":"{node}","kind":"{kind}",{members}}}\n')
@@ -49,7 +55,8 @@ class Trace:
 
     def fields(self, at_us: int, node: str, kind: str, values: Fields) -> None:
         """Add an event whose members are ints and strings."""
-        self.event(at_us, node, kind, encode_fields(values))
+        if self.is_on:
+            self.event(at_us, node, kind, encode_fields(values))
 
     def _drain(self) -> None:
         assert len(self._lines) <= _CHUNK_LINES, len(self._lines)
@@ -61,7 +68,9 @@ class Trace:
             self._file.write(chunk)
 
     def finish(self) -> str:
-        """Returns the trace hash; after that the file, if any, holds every line."""
+        """Returns the trace hash, empty for a trace that is off; after that the file, if any, holds every line."""
+        if not self.is_on:
+            return ""
         self._drain()
         if self._file is not None:
             self._file.flush()

@@ -85,6 +85,16 @@ def test_buggify_points_are_on_or_off_for_all_seeds(option: str, has_points: boo
 
 
 @pytest.mark.slow
+def test_a_search_is_the_run_of_the_campaign_without_hash_and_points() -> None:
+    for seed, bug in ((10, None), (2, BUG)):
+        whole = job_module.SwarmJob(bug=bug).run(seed)
+        found = job_module.SwarmJob(bug=bug, is_search=True).run(seed)
+        assert (found.pop("trace_hash"), found.pop("points")) == ("", [])
+        assert whole.pop("trace_hash") and whole.pop("points")
+        assert found == whole
+
+
+@pytest.mark.slow
 def test_a_described_seed_is_the_run_of_the_campaign(tmp_path: Path) -> None:
     """The row's replay, for a seed that holds and for one that is violated."""
     for seed, options in ((0, []), (2, ["--bug", BUG])):

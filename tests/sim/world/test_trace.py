@@ -32,6 +32,14 @@ def test_the_hash_is_that_of_the_bytes_written() -> None:
     }
 
 
+def test_a_trace_that_is_off_drops_its_lines_and_has_no_hash() -> None:
+    trace = Trace(is_on=False)
+    trace.begin("s", 7)
+    trace.event(1, "broker-1", "kind", '"a":1')
+    trace.fields(2, "broker-1", "kind", (("a", 1),))
+    assert (trace.finish(), trace.line_count) == ("", 0)
+
+
 def test_bodies_are_canonical_and_payloads_show_their_checksum() -> None:
     body = FetchResponse(
         partitions=(
