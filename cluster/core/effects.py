@@ -54,6 +54,7 @@ class CancelTimer:
     key: str
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunJob:
     """Runs work that may wait for the disk, off the step thread; `JobDone(job)` reports its end.

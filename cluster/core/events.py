@@ -45,6 +45,7 @@ class TimerFired:
     key: str
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDone:
     """The end of a job; `error` is what the job raised (StorageError or OSError), if anything."""

@@ -48,6 +48,8 @@ class PageCache:
         self.points: DiskPoints | None = None
         # Grows with each change of a name: as long as it stays, each path names the same file.
         self.names_version = 0
+        # Whether any sync has ever said success of a file with a lost change.
+        self.has_deceived = False
         self._draws = draws
         self._numbers = 0
         self._sequence = 0
@@ -137,6 +139,8 @@ class PageCache:
         if self.faults.syncs_lie:
             node.lose_pending()
         node.sync()
+        if node.is_deceiving:
+            self.has_deceived = True
         if not node.changes:
             self.dirty_files.pop(node.number, None)
 
@@ -199,6 +203,7 @@ class PageCache:
         for directory in change.directories():
             if not directory.changes or directory.changes[-1] is not change:
                 directory.changes.append(change)
+            directory.version = self.names_version
             directory.modified_ms = self.now_ms()
             self.dirty_directories[directory.number] = directory
 
@@ -257,7 +262,7 @@ class PageCache:
         self.names_version += 1
         for directory in self.dirty_directories.values():
             directory.changes.clear()
-            directory.entries = dict(directory.durable)
+            directory.entries, directory.version = dict(directory.durable), self.names_version
         self.dirty_files.clear()
         self.dirty_directories.clear()
         assert not self._lives, "a power loss ends every life first"
@@ -269,12 +274,14 @@ class PageCache:
         self.root = DirectoryNode(self.next_number(), self.now_ms()) if twin is None else twin.root
         self.dirty_files = {} if twin is None else twin.dirty_files
         self.dirty_directories = {} if twin is None else twin.dirty_directories
+        self.has_deceived = twin is not None and twin.has_deceived
         self.names_version += 1
 
     def duplicate(self, draws: Draws) -> PageCache:
         """Returns an independent cache in the same state, without lives, locks, maps and armed faults."""
         twin = PageCache(draws, self.now_ms)
         twin.operations, twin._numbers, twin._sequence = self.operations, self._numbers, self._sequence
+        twin.has_deceived = self.has_deceived
         copies: dict[int, Node] = {}
         root = duplicate(self.root, copies, {})
         assert isinstance(root, DirectoryNode)

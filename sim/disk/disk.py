@@ -19,7 +19,7 @@ from sim.disk.faults import ALL_VERBS, MUTATING, WRITES, Applied, Phantom, Refus
 from sim.disk.file import Fate, FileNode
 from sim.disk.handles import SimFileSystem
 from sim.disk.life import Life
-from sim.disk.names import Node, durable_node, missing
+from sim.disk.names import DirectoryNode, Node, components, durable_node, missing
 from sim.disk.rot import Extent, overwrite, rot, synced_bytes
 from sim.disk.survival import PowerLoss, Survivors, Tear, keep_by_mode, keep_chosen, keep_sequences
 from storage.disk.handle_pool import HandlePool
@@ -47,6 +47,13 @@ class SimDisk:
     def names_version(self) -> int:
         """Grows with each change of a name: as long as it stays, each path names the same file."""
         return self._cache.names_version
+
+    def names_of(self, path: str) -> tuple[object, int]:
+        """Returns what stays equal as long as each name in the directory at `path` names the same file."""
+        node: Node | None = self._cache.root
+        for part in components(path):
+            node = node.entries.get(part) if isinstance(node, DirectoryNode) else None
+        return (node, node.version) if isinstance(node, DirectoryNode) else (None, 0)
 
     @property
     def points(self) -> DiskPoints | None:
@@ -239,7 +246,10 @@ class SimDisk:
     @property
     def deceives(self) -> bool:
         """Whether a sync has said success of changes that a power loss takes for certain."""
-        return any(node.is_deceiving for node in self._cache.dirty_files.values())
+        # Few disks ever do, and one that is seldom synced has many such files.
+        return self._cache.has_deceived and any(
+            node.is_deceiving for node in self._cache.dirty_files.values()
+        )
 
     def mend(self) -> None:
         """End broken directories and refusals; what a failed sync left pending is not durable."""

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import final
 
 from sim.disk.file import FileNode
+from storage.values import quickly_made
 
 # What Linux takes in one part of a path.
 LONGEST_NAME_BYTES = 255
+# The paths whose parts are kept, which is far more than a process uses again and again.
+_KNOWN_PATHS = 4_096
 
 
 @final
 class DirectoryNode:
     """A directory: its names now, its durable names, and the changes between them."""
 
-    __slots__ = ("changes", "durable", "entries", "modified_ms", "number")
+    __slots__ = ("changes", "durable", "entries", "modified_ms", "number", "version")
 
     def __init__(self, number: int, modified_ms: int) -> None:
         self.number = number
         self.modified_ms = modified_ms
+        # Grows with each change of `entries`.
+        self.version = 0
         # The names as a process sees them.
         self.entries: dict[str, Node] = {}
         # The names as of the last sync of this directory.
@@ -40,6 +47,7 @@ class DirectoryNode:
 Node = FileNode | DirectoryNode
 
 
+@quickly_made
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NameChange:
     """A name that was added (`target` alone), removed (`source` alone) or moved (both), wholly or not at all.
@@ -66,15 +74,18 @@ class NameChange:
         self.target.durable[self.target_name] = self.node
         return replaced
 
-    def directories(self) -> list[DirectoryNode]:
-        return [directory for directory in (self.source, self.target) if directory is not None]
+    def directories(self) -> tuple[DirectoryNode, ...]:
+        """Returns the directory that loses a name and the one that gets one: twice the same for a rename in it."""
+        source, target = self.source, self.target
+        if source is None:
+            return () if target is None else (target,)
+        return (source,) if target is None else (source, target)
 
 
-def components(path: str) -> list[str]:
+@lru_cache(maxsize=_KNOWN_PATHS)
+def components(path: str) -> tuple[str, ...]:
     """Returns the parts of a path. `a//b/` and `/a/b` are equal: the disk has one root and no working directory."""
-    parts = path.split("/")
-    if "" in parts or "." in parts:
-        parts = [part for part in parts if part and part != "."]
+    parts = tuple([part for part in path.split("/") if part and part != "."])
     assert ".." not in parts, path
     return parts
 
@@ -90,7 +101,7 @@ def check_name(name: str, path: str) -> None:
         raise OSError(errno.ENAMETOOLONG, "File name too long", path)
 
 
-def walk(root: DirectoryNode, parts: list[str], path: str) -> Node:
+def walk(root: DirectoryNode, parts: Sequence[str], path: str) -> Node:
     """Returns the node at `parts`. Raises FileNotFoundError or NotADirectoryError, naming `path`."""
     node: Node = root
     for part in parts:
@@ -104,7 +115,7 @@ def walk(root: DirectoryNode, parts: list[str], path: str) -> Node:
     return node
 
 
-def walk_directory(root: DirectoryNode, parts: list[str], path: str) -> DirectoryNode:
+def walk_directory(root: DirectoryNode, parts: Sequence[str], path: str) -> DirectoryNode:
     node = walk(root, parts, path)
     if not isinstance(node, DirectoryNode):
         raise NotADirectoryError(errno.ENOTDIR, "Not a directory", path)
@@ -127,18 +138,18 @@ def sync_names(directory: DirectoryNode) -> tuple[list[DirectoryNode], list[Node
 
     A move between two directories is one entry of a journal, so it makes the other directory's changes durable too.
     """
-    touched, waiting = [directory], [directory]
+    touched, waiting = {directory.number: directory}, [directory]
     while waiting:
         for change in waiting.pop().changes:
             for other in change.directories():
-                if not any(other is known for known in touched):
-                    touched.append(other)
+                if other.number not in touched:
+                    touched[other.number] = other
                     waiting.append(other)
-    pending = {change.sequence: change for known in touched for change in known.changes}
+    pending = {change.sequence: change for known in touched.values() for change in known.changes}
     nameless = [pending[sequence].make_durable() for sequence in sorted(pending)]
-    for known in touched:
+    for known in touched.values():
         known.changes.clear()
-    return touched, [node for node in nameless if node is not None]
+    return list(touched.values()), [node for node in nameless if node is not None]
 
 
 def duplicate(node: Node, copies: dict[int, Node], changes: dict[int, NameChange]) -> Node:

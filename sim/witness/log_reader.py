@@ -19,6 +19,8 @@ _LOG_OVERHEAD = 12
 NO_LAST = 1 << 63
 # More than any segment has.
 _ALL = 1 << 31
+# Names of no directory.
+_UNKNOWN: tuple[object, int] = (None, -1)
 # A multiple of the size of an entry.
 _INDEX_BLOCK = 4096
 
@@ -54,16 +56,18 @@ class LogReader:
         self._end = 0
         self._path = ""
         self._file_number = -1
-        # The present file, open as long as its path names it, and the version of the disk's names when it was opened.
+        # The names of the directory, and the version of the disk's names for which they were looked up.
+        self._found_names, self._found_version = _UNKNOWN, -1
+        # The present file, open as long as its path names it, and the directory's names when it was opened.
         self._file: SimFile | None = None
-        self._names_version = -1
-        # The version of the disk's names after which no file follows the present one, -1 if that is not known.
-        self._last_version = -1
+        self._opened_names = _UNKNOWN
+        # The names among which no file follows the present one.
+        self._last_names = _UNKNOWN
         self._position = 0
-        # The count of `places`, from the first on, that are known to be durable, and the version of the disk's names
-        # for which the files of the others were compared with those that their paths name.
+        # The count of `places`, from the first on, that are known to be durable, and the names for which the files of
+        # the others were compared with those that their paths name.
         self._durable_count = 0
-        self._compared_version = -1
+        self._compared_names = _UNKNOWN
         self.unsound = ""
 
     def read_all(self) -> tuple[Mark, ...]:
@@ -85,7 +89,7 @@ class LogReader:
         )
         self.unsound = ""
         found = self._read_file(self._path, check) if self._path else []
-        if self._end <= last_offset and self._last_version != self._eye.disk.names_version:
+        if self._end <= last_offset and self._last_names != self._names():
             found += self._read_next_files(check)
         return tuple(found)
 
@@ -96,7 +100,7 @@ class LogReader:
             if path > self._path and not self.unsound:
                 self._begin_file(path)
                 found += self._read_file(path, check)
-        self._last_version = -1 if self.unsound else self._eye.disk.names_version
+        self._last_names = _UNKNOWN if self.unsound else self._names()
         return found
 
     def refresh(self) -> None:
@@ -120,7 +124,7 @@ class LogReader:
 
     def _is_same_file(self) -> bool:
         """Whether the present path still names the file that was read so far."""
-        if self._names_version != self._eye.disk.names_version:
+        if self._opened_names != self._names():
             self._file = None
             return self._number_of(self._path) == self._file_number
         return True
@@ -129,22 +133,25 @@ class LogReader:
         """Returns the present file. A handle dies with the life of its eye, so with the process of the machine."""
         if self._file is None or self._file.is_dead:
             self._file = self._eye.file_system.open(self._path, OpenMode.READ)
-            self._names_version = self._eye.disk.names_version
+            self._opened_names = self._names()
         return self._file
+
+    def _names(self) -> tuple[object, int]:
+        """Returns what stays equal as long as each name in the log's directory names the same file."""
+        disk = self._eye.disk
+        if self._found_version != disk.names_version:
+            self._found_names, self._found_version = disk.names_of(self.directory), disk.names_version
+        return self._found_names
 
     def _begin_file(self, path: str) -> None:
         self._path, self._position, self._file = path, 0, None
-        self._last_version = -1
+        self._last_names = _UNKNOWN
         self._file_number = self._opened().number if path else -1
 
     def _number_of(self, path: str) -> int:
         """Returns the number of the file with that name, -1 if there is none."""
-        try:
-            file = self._eye.file_system.open(path, OpenMode.READ)
-        except FileNotFoundError:
-            return -1
-        file.close()
-        return file.number
+        node = self._eye.file_system.file_at(path)
+        return -1 if node is None else node.number
 
     def _paths(self) -> list[str]:
         """Returns the paths of the segments, in the order of their offsets."""
@@ -268,11 +275,11 @@ class LogReader:
         return found if found is not None and found.base_offset == base_offset else None
 
     def power_lost(self) -> None:
-        self._durable_count, self._compared_version = 0, -1
+        self._durable_count, self._compared_names = 0, _UNKNOWN
 
     def durable_end(self) -> int:
         """Returns the log's end (exclusive) after a power loss that keeps nothing pending."""
-        if self._compared_version != self._eye.disk.names_version:
+        if self._compared_names != self._names():
             self._compare_files()
         path, data = "", b""
         assert self._durable_count <= len(self.places), (self._durable_count, len(self.places))
@@ -301,7 +308,7 @@ class LogReader:
         new = self.places[self._durable_count :]
         if any(self._number_of(path) != number for path, number in {each[1:3]: None for each in new}):
             self.refresh()
-        self._compared_version = self._eye.disk.names_version
+        self._compared_names = self._names()
 
     def _durable_bytes(self, path: str) -> bytes | None:
         """Returns the durable bytes of a file, also where the last rename of a compaction is not durable yet."""

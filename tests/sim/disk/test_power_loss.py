@@ -277,3 +277,21 @@ class TestPowerLossOfNames:
             disk.lose_power("none")
             after = disk.file_system(Life())
             assert (after.list("d"), after.list("e")) == (["f"], ["new"])
+
+
+def test_a_disk_deceives_after_a_sync_that_lied_until_power_is_lost_and_so_does_its_image() -> None:
+    disk = new_disk()
+    _, file = with_durable_file(disk, b"abc")
+    assert not disk.deceives
+    disk.let_syncs_lie(True)
+    file.append(b"def")
+    file.sync()
+    disk.let_syncs_lie(False)
+    assert disk.deceives
+    image = disk.snapshot()
+    disk.lose_power("all")
+    assert not disk.deceives
+    disk.restore(image)
+    assert disk.deceives
+    disk.wipe()
+    assert not disk.deceives
