@@ -22,14 +22,16 @@ from sim.swarm.workload import WIDE, draw_workload
 from storage.draws import Draws
 
 NAME = "swarm"
-# No aimed fault strikes before; faults with a time of their own come a little later.
-_WARM_UP = "3s"
-_END_MS = (7_000, 10_000, 10_000, 13_000, 13_000, 21_000)
+# No aimed fault strikes before; faults with a time of their own come a little later. In most seeds clients are at work
+# after half a second. Where datagrams are lost, a broker may need seconds to register.
+_WARM_UP_MS, _LOSSY_WARM_UP_MS = 1_500, 3_000
+# How long faults strike after that.
+_FAULTS_MS = (4_000, 7_000, 7_000, 10_000, 10_000, 18_000)
 _CONVERGE = "60s"
 # Chains of faults are what finds most of the rare mistakes. In so many of a hundred seeds they strike alone, in a
 # cluster with followers to aim at, and in less time: such a seed costs less.
 _AIMED_PERCENT = 40
-_AIMED_END_MS = (8_000, 10_000, 12_000)
+_AIMED_FAULTS_MS = (5_000, 7_000, 9_000)
 _AIMED_REPLICAS = 3
 # In so many of a hundred of the other seeds a topic may be deleted, and created again.
 _DELETABLE_PERCENT = 40
@@ -93,14 +95,16 @@ def draw(
 
 
 def _without_faults(choices: Choices, profile: Profile, *, is_aimed: bool) -> Part:
-    least, ends_ms = (_AIMED_REPLICAS, _AIMED_END_MS) if is_aimed else (1, _END_MS)
+    least, lasting_ms = (_AIMED_REPLICAS, _AIMED_FAULTS_MS) if is_aimed else (1, _FAULTS_MS)
     cluster = draw_cluster(choices.within("cluster"), least_brokers=least)
     brokers, network = cluster["brokers"], draw_network(choices.within("network"))
     assert isinstance(brokers, int), brokers
+    is_datagram = network["transport"] == "datagram"
+    warm_up_ms = _LOSSY_WARM_UP_MS if is_datagram and "loss" in network else _WARM_UP_MS
     return {
         "scenario": NAME,
-        "warm_up": _WARM_UP,
-        "duration": f"{choices.pick(ends_ms, 'end')}ms",
+        "warm_up": f"{warm_up_ms}ms",
+        "duration": f"{warm_up_ms + choices.pick(lasting_ms, 'end')}ms",
         "converge": _CONVERGE,
         # Whether the moment of an aimed fault comes cannot be known when it is drawn.
         "strict": False,
@@ -110,7 +114,7 @@ def _without_faults(choices: Choices, profile: Profile, *, is_aimed: bool) -> Pa
         "network": network,
     } | draw_workload(
         choices.within("workload"), brokers, profile, least_replicas=least, may_be_wide=not is_aimed,
-        is_lossy=network["transport"] == "datagram",
+        is_lossy=is_datagram,
     )  # fmt: skip
 
 

@@ -11,8 +11,9 @@ from sim.swarm.plans.ground import Fault, Ground
 from sim.swarm.plans.shapes import Shape
 from sim.swarm.profiles import Profile
 
-# Steps strike from here on. The topics exist by then, and clients are at work, unless the network is very bad.
-FIRST_STEP_MS = 3_200
+# Steps strike from so long after the warm-up on. The topics exist by then, and clients are at work, unless the network
+# is very bad.
+_AFTER_WARM_UP_MS = 200
 # The time that is left after the last fault, so that it strikes before everything is healed.
 _LAST_MS = 300
 # How long a step looks for its target or its moment, unless it says so itself: those after it may wait for it.
@@ -33,10 +34,15 @@ def draw_plan(
     ground: Ground, shape: Shape, choices: Choices, end_ms: int, only: Collection[str] = ()
 ) -> list[Strike]:
     """Returns the faults in the order of their times; with `only` those of these kinds, the same as without it."""
-    assert FIRST_STEP_MS + _LAST_MS < end_ms, end_ms
+    assert first_step_ms(ground) + _LAST_MS < end_ms, end_ms
     drawn = sorted(_all(ground, shape, choices, end_ms))
     kept = _spread(drawn, shape.most)
     return [strike for strike in kept if not only or strike.kind in only]
+
+
+def first_step_ms(ground: Ground) -> int:
+    """Returns the time from which on steps strike."""
+    return ground.scenario.warm_up // 1_000 + _AFTER_WARM_UP_MS
 
 
 def steps_of(plan: list[Strike]) -> list[Part]:
@@ -59,6 +65,7 @@ def _renamed(value: object, names: Mapping[str, str]) -> object:
 
 
 def _all(ground: Ground, shape: Shape, choices: Choices, end_ms: int) -> Iterator[Strike]:
+    first_ms = first_step_ms(ground)
     for fault in FAULTS.values():
         own = choices.within("fault", fault.name)
         if not fault.is_possible(ground):
@@ -66,8 +73,8 @@ def _all(ground: Ground, shape: Shape, choices: Choices, end_ms: int) -> Iterato
         for number in range(_count(fault, shape, own, ground.profile)):
             each = own.within(number)
             steps = fault.draw(ground, each)
-            last_ms = max(FIRST_STEP_MS, end_ms - _LAST_MS - fault.lasts_ms)
-            at_ms = each.between(FIRST_STEP_MS, last_ms, "at")
+            last_ms = max(first_ms, end_ms - _LAST_MS - fault.lasts_ms)
+            at_ms = each.between(first_ms, last_ms, "at")
             if steps:
                 yield Strike(at_ms, each.below(1 << 30, "rank"), fault.name, steps)
 

@@ -17,7 +17,6 @@ from sim.swarm.choices import Choices
 from sim.swarm.drawing import Drawn, draw
 from sim.swarm.job import parse_only
 from sim.swarm.plans.catalogue import FAULTS
-from sim.swarm.plans.plan import FIRST_STEP_MS
 from sim.swarm.plans.shapes import AIMED, SHAPES, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
 from sim.swarm.workload import WIDE
@@ -133,7 +132,22 @@ def test_a_chain_strikes_so_early_that_it_comes_to_its_end() -> None:
         end_ms = each.scenario.duration // 1_000
         for strike in each.plan:
             lasts_ms = FAULTS[strike.kind].lasts_ms
-            assert strike.at_ms <= max(FIRST_STEP_MS, end_ms - lasts_ms), strike
+            assert strike.at_ms <= max(_first_ms(each), end_ms - lasts_ms), strike
+
+
+def _first_ms(drawn: Drawn) -> int:
+    return drawn.scenario.warm_up // 1_000 + 200
+
+
+def test_faults_strike_after_a_warm_up_that_is_long_where_datagrams_are_lost() -> None:
+    lossy = 0
+    for each in seeds(60):
+        network = each.scenario.network
+        is_lossy = network.transport == "datagram" and network.loss > 0
+        assert each.scenario.warm_up == (3_000_000 if is_lossy else 1_500_000), each.seed
+        assert all(strike.at_ms >= _first_ms(each) for strike in each.plan), each.seed
+        lossy += is_lossy
+    assert 10 < lossy < 40
 
 
 def test_replicas_lead_apart_only_where_each_may_be_elected() -> None:
