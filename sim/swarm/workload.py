@@ -14,6 +14,9 @@ _TOO_LARGE_PERCENT = 8
 BATCH_OVERHEAD_BYTES, _RECORD_OVERHEAD_BYTES = 160, 40
 # What a producer may ask of a network that loses messages: records a second, and records that fit into a batch.
 _MOST_RATE, _LEAST_RECORDS = 40, 8
+# The most records a second of all producers together. A run costs nearly as much as it has records, and what shows with
+# more of them shows with so many.
+_MOST_TOGETHER = 150
 
 
 def draw_workload(
@@ -49,7 +52,7 @@ def draw_workload(
             seekers.append(_seeker(own, name))
     if may_be_wide and choices.chance(15, "wide topic"):
         topics[WIDE] = {"partitions": _WIDE_PARTITIONS, "replicas": 1}
-    clients: Part = {"producers": producers, "consumers": consumers}
+    clients: Part = {"producers": _bounded(producers), "consumers": consumers}
     return {"topics": topics} | clients | ({"seekers": seekers} if seekers else {})
 
 
@@ -153,6 +156,17 @@ def _bearable(producer: Part) -> Part:
     rate, size_bytes = _number(producer["rate"]), _number(producer["size"])
     batch_bytes = max(_number(producer["batch"]), _LEAST_RECORDS * (size_bytes + _RECORD_OVERHEAD_BYTES))
     return {"rate": f"{min(rate, _MOST_RATE)}/s", "batch": f"{batch_bytes} B"}
+
+
+def _bounded(producers: list[Part]) -> list[Part]:
+    """Returns the producers, each slower by the same share where they would send too many records together."""
+    together = sum(_number(each["rate"]) * _number(each["clients"]) for each in producers)
+    if together <= _MOST_TOGETHER:
+        return producers
+    return [
+        each | {"rate": f"{max(1, _number(each['rate']) * _MOST_TOGETHER // together)}/s"}
+        for each in producers
+    ]
 
 
 def _fitting(choices: Choices, producer: Part, topic: Part) -> Part:

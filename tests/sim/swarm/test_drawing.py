@@ -139,6 +139,12 @@ def _first_ms(drawn: Drawn) -> int:
     return drawn.scenario.warm_up // 1_000 + 200
 
 
+def test_all_producers_together_send_a_bounded_number_of_records_a_second() -> None:
+    together = [sum(each.rate * each.clients for each in drawn.scenario.producers) for drawn in seeds(60)]
+    assert max(together) <= 150
+    assert sum(rate > 120 for rate in together) >= 10
+
+
 def test_faults_strike_after_a_warm_up_that_is_long_where_datagrams_are_lost() -> None:
     lossy = 0
     for each in seeds(60):
