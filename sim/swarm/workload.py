@@ -12,7 +12,8 @@ WIDE, _WIDE_PARTITIONS = "wide", 50
 _TOO_LARGE_PERCENT = 8
 # What a batch with one record has beside its value, and what each record has, at most.
 BATCH_OVERHEAD_BYTES, _RECORD_OVERHEAD_BYTES = 160, 40
-# What a producer may ask of a network that loses messages: records a second, and records that fit into a batch.
+# What a producer may ask of a network that loses messages: records a second, and records that fit into a batch. Each
+# loss holds it up for one or two seconds.
 _MOST_RATE, _LEAST_RECORDS = 40, 8
 # The most records a second of all producers together. A run costs nearly as much as it has records, and what shows with
 # more of them shows with so many.
@@ -45,8 +46,11 @@ def draw_workload(
             each = own.within("producer", number)
             producer = _producer(each, name, is_durable=is_durable, is_compacted=is_compacted)
             if is_lossy:
-                producer |= _bearable(producer)
-            producers.append(_fitting(each, producer, topics[name]))
+                producer["batch"] = _roomy_batch(producer)
+            producer = _fitting(each, producer, topics[name])
+            if is_lossy:
+                producer["rate"] = _bearable_rate(producer)
+            producers.append(producer)
         consumers.append(_consumer(own, name))
         if own.chance(45, "is sought"):
             seekers.append(_seeker(own, name))
@@ -148,14 +152,20 @@ def _producer(choices: Choices, topic: str, *, is_durable: bool, is_compacted: b
     return producer
 
 
-def _bearable(producer: Part) -> Part:
-    """Returns what a producer has to keep to where each lost message holds up those after it for a second or two.
+def _roomy_batch(producer: Part) -> str:
+    """Returns the batch of a producer where each lost message holds up those after it: several records fit into it."""
+    size_bytes = _number(producer["size"]) + _RECORD_OVERHEAD_BYTES
+    return f"{max(_number(producer['batch']), _LEAST_RECORDS * size_bytes)} B"
 
-    Above that its records wait in a queue that only grows until they time out, which proves nothing.
+
+def _bearable_rate(producer: Part) -> str:
+    """Returns the rate that a producer can keep there, which is less where a segment has room for few records a batch.
+
+    Above that its records wait in a queue that only grows until they time out, which proves nothing and takes long.
     """
-    rate, size_bytes = _number(producer["rate"]), _number(producer["size"])
-    batch_bytes = max(_number(producer["batch"]), _LEAST_RECORDS * (size_bytes + _RECORD_OVERHEAD_BYTES))
-    return {"rate": f"{min(rate, _MOST_RATE)}/s", "batch": f"{batch_bytes} B"}
+    size_bytes = _number(producer["size"]) + _RECORD_OVERHEAD_BYTES
+    records = min(_LEAST_RECORDS, max(1, _number(producer["batch"]) // size_bytes))
+    return f"{min(_number(producer['rate']), max(1, _MOST_RATE * records // _LEAST_RECORDS))}/s"
 
 
 def _bounded(producers: list[Part]) -> list[Part]:
