@@ -93,6 +93,9 @@ class Watch:
                 self._stops.on_registered(shell.node_id, shell.starts)
             if observe.kind == "replica.truncated":
                 self._lookout.on_truncated(str(dict(observe.fields)["topic_partition"]))
+            elif observe.kind == "isr.proposed":
+                values = dict(observe.fields)
+                self._lookout.on_proposed(str(values["topic_partition"]), str(values["isr"]).split(","))
         self._witness.on_observes(shell, observes)
         rare = [observe for observe in observes if observe.kind not in FREQUENT]
         if rare:

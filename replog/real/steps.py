@@ -40,6 +40,8 @@ def why_skipped(step: Step) -> str:
     """Returns why the step cannot be done to processes; empty if it can."""
     if isinstance(step, DiskStep):
         return _NO_DISK
+    if any(condition.fact == "joining" for condition in step.when):
+        return "nobody outside sees a proposal before the controller has decided"
     if isinstance(step, Kill) and step.point is not None:
         return f"nobody outside sees the moment {step.point!r}"
     if isinstance(step, OF_METHODS) and step.only:

@@ -108,10 +108,22 @@ class SimDisk:
         )
         self._cache.faults.arm(trigger)
 
-    def arm_partial_write(self, path_suffix: str, byte: int) -> None:
-        """The next write to a path ending in `path_suffix` stores only `byte` bytes; then the process dies."""
+    def arm_partial_write(
+        self, path_suffix: str, byte: int, rest: bytes = b"", path_prefix: str = ""
+    ) -> None:
+        """The next write to a path with this beginning and this end stores only `byte` bytes; then the process dies.
+
+        With `rest` the file is as long as if all were stored, and has these bytes, repeated, in place of the others.
+        """
+        assert byte >= 0, (path_suffix, byte)
         trigger = Trigger(
-            countdown=1, verbs=WRITES, path_suffix=path_suffix, applied=Applied.ALL, applied_bytes=byte
+            countdown=1,
+            verbs=WRITES,
+            path_suffix=path_suffix,
+            path_prefix=path_prefix,
+            applied=Applied.ALL,
+            applied_bytes=byte,
+            rest=rest,
         )
         self._cache.faults.arm(trigger)
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Final, NoReturn, final
 
 from sim.disk.life import Dead
+from storage.codec.buffer import Buffer
 
 MUTATING: Final = frozenset(
     {
@@ -52,8 +53,11 @@ class Trigger:
     verbs: frozenset[str]
     path_suffix: str
     applied: Applied
+    path_prefix: str = ""
     # For a write this number of bytes is stored, whatever `applied` says.
     applied_bytes: int | None = None
+    # What a write stores in place of its other bytes, which then count as written: nothing where this is empty.
+    rest: bytes = b""
     # The error to raise; None: the process dies.
     error_number: int | None = None
     # Called when it strikes: before the error is raised, or when the process has died.
@@ -63,6 +67,8 @@ class Trigger:
         """Count the call if it matches. Returns whether this fault strikes it."""
         assert self.countdown >= 0, (verb, path, self.countdown)
         if verb not in self.verbs or not path.endswith(self.path_suffix):
+            return False
+        if not path.startswith(self.path_prefix):
             return False
         # One that was due at a call that another fault struck is due at the next.
         self.countdown = max(self.countdown - 1, 0)
@@ -197,6 +203,13 @@ class Interruption:
         if self.trigger.applied is Applied.DRAWN:
             return self.drawn(size_bytes)
         return size_bytes if self.trigger.applied is Applied.ALL else 0
+
+    def stored(self, data: Buffer) -> bytes:
+        """Returns what a write of `data` leaves in the file: a part of it, and what is in place of the rest."""
+        share, filler = self.share(len(data)), self.trigger.rest
+        assert 0 <= share <= len(data), (share, len(data))
+        left = len(data) - share if filler else 0
+        return bytes(memoryview(data)[:share]) + (filler * (left // max(len(filler), 1) + 1))[:left]
 
     def end(self) -> NoReturn:
         """Raise the trigger's OSError, or end the process and raise Dead."""

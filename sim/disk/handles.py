@@ -256,9 +256,8 @@ class SimFile:
             self._cache.maybe_write_back(self._node)
             self._cache.maybe_write_page_back()
             return
-        count = stop.share(len(data))
-        if count:
-            part = memoryview(data)[:count]
+        part = stop.stored(data)
+        if part:
             self._cache.change_file(self._node).write(self._cache.next_sequence(), position, part)
         stop.end()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import final
 
 from sim.checkers.ghost import Ghost
@@ -22,9 +22,9 @@ class Lookout:
         # The conditions that have not held yet; only the first is checked.
         self._waiting: Sequence[Condition] = ()
         self._then: Callable[[], None] | None = None
-        # The number of truncations of each partition's replicas, and that number when the wait for the first began.
-        self._truncations: dict[str, int] = {}
-        self._truncations_before = 0
+        # How often what a fact counts has happened to a partition, and how often when the wait for the first began.
+        self._counts: dict[tuple[str, str], int] = {}
+        self._count_before = self._epoch_before = 0
 
     def wait(self, conditions: Sequence[Condition], then: Callable[[], None]) -> None:
         """Call `then` once, when the last condition holds; each counts only after those before it have held."""
@@ -41,7 +41,17 @@ class Lookout:
 
     def on_truncated(self, partition: str) -> None:
         """Count a truncation of one of the partition's replicas."""
-        self._truncations[partition] = self._truncations.get(partition, 0) + 1
+        self._count("truncated", partition)
+
+    def on_proposed(self, partition: str, isr: Collection[str]) -> None:
+        """Count a proposed in-sync set of the partition, if it has more members than the committed one."""
+        if len(isr) > len(self._ghost.partition(partition).isr):
+            self._count("joining", partition)
+
+    def _count(self, fact: str, partition: str) -> None:
+        before = self._counts.get((fact, partition), 0)
+        assert before >= 0, (fact, partition, before)
+        self._counts[fact, partition] = before + 1
 
     def look(self) -> None:
         """Check whether the condition that is waited for holds now."""
@@ -55,7 +65,8 @@ class Lookout:
 
     def _begin(self, conditions: Sequence[Condition]) -> None:
         self._waiting = conditions
-        self._truncations_before = self._truncations.get(_partition_of(conditions[0]), 0)
+        self._epoch_before = self._ghost.partition(_partition_of(conditions[0])).epoch
+        self._count_before = self._counts.get((conditions[0].fact, _partition_of(conditions[0])), 0)
 
     def _value(self, condition: Condition) -> int:
         name = _partition_of(condition)
@@ -64,8 +75,11 @@ class Lookout:
                 return self._history.acknowledged.get(name, 0)
             case "isr":
                 return len(self._ghost.partition(name).isr)
-            case "truncated":
-                return self._truncations.get(name, 0) - self._truncations_before
+            case "truncated" | "joining":
+                return self._counts.get((condition.fact, name), 0) - self._count_before
+            case "elected":
+                partition = self._ghost.partition(name)
+                return partition.epoch - self._epoch_before if partition.leader >= 0 else 0
             case _:
                 return int(self._ghost.partition(name).leader >= 0)
 

@@ -16,6 +16,8 @@ from storage.disk.filesystem import dirname
 
 # Why a broker comes back with nothing.
 WIPED: Final = "a disk was replaced by an empty one"
+# What stands in a file in place of bytes that a power loss kept from it.
+_RESTS: Final = {"missing": b"", "zeros": b"\x00", "garbage": b"\xa5\x5a\x3c\x01\xc3\x7f\x02"}
 
 Struck = TypeVar("Struck", Node, Process)
 
@@ -187,9 +189,13 @@ class NodeFaults:
             what = f"{node.name} writes {step.byte} bytes of its next batch of {name} and dies"
             if step.keep is not None:
                 what += f" of a power loss (keep {step.keep})"
+            if step.rest != "missing":
+                what += f"; in place of the others there are {step.rest}"
             if node.has_log(name):
                 number = self._site.misses.wait(what)
-                node.arm_partial_write(name, step.byte, lambda: self._struck(number, node, what, die))
+                node.arm_partial_write(
+                    name, step.byte, lambda: self._struck(number, node, what, die), _RESTS[step.rest]
+                )
             else:
                 self._site.tell(f"{node.name} has no log of {name} to write to")
                 self._site.misses.missed(f"partial_write {node.name}: it has no log of {name}")

@@ -263,13 +263,19 @@ class Node(Shell):
         """Call `strike`, which ends the life, `before` or `after` (the side) the next job of that kind."""
         self._crash_point = (side, kind, strike)
 
-    def arm_partial_write(self, partition: str, byte: int, ending: Callable[[], None]) -> None:
-        """The next append to the partition's active segment stores `byte` bytes; then `ending` ends the life."""
+    def arm_partial_write(
+        self, partition: str, byte: int, ending: Callable[[], None], rest: bytes = b""
+    ) -> None:
+        """The next append to the partition's log stores `byte` bytes; then `ending` ends the life.
+
+        With `rest` the segment has these bytes, repeated, in place of the others.
+        """
         assert not self.life.dead, self.name
-        logs = self._segments(partition)
-        assert logs, f"{self.name} has no segment of {partition}"
+        directory = self.log_path(partition)
+        assert directory, f"{self.name} has no log of {partition}"
         self._ending_of_write = ending
-        self.disk.arm_partial_write(logs[-1], byte)
+        # Also in a segment that is not there yet.
+        self.disk.arm_partial_write(".log", byte, rest, f"{directory}/")
 
     def has_log(self, partition: str) -> bool:
         """Whether a log directory of this machine holds a log of the partition."""

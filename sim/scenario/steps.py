@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from sim.scenario.base import DOWN, FOR, FOR_DISK, ONLY, Named, Step
 from sim.scenario.disk_steps import (
@@ -167,7 +167,8 @@ class Lose(Step):
 class PartialWrite(Named):
     """Ends a node inside its next append to a log, of which only the first `byte` bytes are written.
 
-    With `keep` the machine loses power at that moment; without it the page cache survives.
+    With `keep` the machine loses power at that moment; without it the page cache survives. After a power loss the file
+    may be as long as if all had been written: `rest` says what it has then in place of the bytes that were not.
     """
 
     verb = "partial_write"
@@ -177,7 +178,19 @@ class PartialWrite(Named):
     )
     byte: Size = Field(description="How much of the append is written.")
     keep: Keep | None = Field(default=None, description=f"The machine loses power too. {_KEEP}")
+    # The draws of a step are keyed by its own words, and older steps have no such word.
+    rest: Literal["missing", "zeros", "garbage"] = Field(
+        default="missing",
+        repr=False,
+        description="What a power loss leaves in place of the rest of the append.",
+    )
     down: Duration | None = Field(default=None, description=DOWN)
+
+    @model_validator(mode="after")
+    def _check_rest(self) -> Self:
+        if self.rest != "missing" and self.keep is None:
+            raise ValueError("`rest` needs a power loss: write `keep` too")
+        return self
 
 
 class BreakDisk(Named):

@@ -25,7 +25,9 @@ _TARGETS = (
 )
 _GROUPS = ("all", "clients", "controller", "others")
 _NAME = re.compile(r"[A-Z][A-Za-z0-9_]*")
-_CONDITION = re.compile(rf"(after-ack|isr|leader|truncated)\({_PARTITION}\)(?:\s*(>=|<=|=|<|>)\s*([0-9]+))?")
+_CONDITION = re.compile(
+    rf"(after-ack|elected|isr|joining|leader|truncated)\({_PARTITION}\)(?:\s*(>=|<=|=|<|>)\s*([0-9]+))?"
+)
 
 
 def _scaled(value: object, units: dict[str, int], what: str, example: str) -> int:
@@ -146,8 +148,9 @@ def parse_link(value: object) -> LinkPair:
 class Condition:
     """A condition `FACT(topic/partition) OPERATOR NUMBER`.
 
-    The facts: after-ack, the number of acknowledged records; isr, its size; leader, 1 if there is one; truncated, the
-    number of truncations since the step began to wait.
+    The facts: after-ack, the number of acknowledged records; isr, its size; leader, 1 if there is one. Since the step
+    began to wait: elected, the number of leader epochs if there is a leader; joining, how often a leader has proposed
+    that a replica joins the ISR; truncated, the number of truncations.
     """
 
     text: str
@@ -178,7 +181,8 @@ def parse_condition(value: object) -> Condition:
     match = _CONDITION.fullmatch(text)
     if match is None or (match[1] in ("after-ack", "isr") and match[4] is None):
         raise ValueError(
-            f"{text!r} is no condition: write after-ack(t/0) >= 100, isr(t/0) < 3, leader(t/0), or truncated(t/0)"
+            f"{text!r} is no condition: write after-ack(t/0) >= 100, isr(t/0) < 3, leader(t/0), elected(t/0), "
+            "joining(t/0), or truncated(t/0)"
         )
     return Condition(
         text=text, fact=match[1], topic=match[2], partition=int(match[3]),

@@ -72,9 +72,9 @@ def details(failing: Failing) -> list[Edit]:
     """Returns the edits that delete details of single steps: how long they wait, last, and what they are called."""
     found = []
     for index, step in enumerate(failing.data.get("steps", [])):
-        optional = [key for key in ("within", "as", "except", "point") if key in step]
+        optional = [key for key in ("within", "as", "except", "point", "rest") if key in step]
         # A step with `keep` has a default of its own, except for a write that is cut short: it then loses no power.
-        optional += ["keep"] if "keep" in step and "partial_write" in step else []
+        optional += ["keep"] if "keep" in step and "partial_write" in step and "rest" not in step else []
         found += [deleted("steps", index, key) for key in optional]
         if isinstance(step.get("when"), list) and len(step["when"]) > 1:
             found += [deleted("steps", index, "when", place) for place in range(len(step["when"]) - 1)]

@@ -52,6 +52,7 @@ def test_a_step_that_processes_can_suffer_is_not_skipped(text: str) -> None:
     [
         ("{power: leader(t/0)}", "power"),
         ("{kill: leader(t/0), point: before flush}", "before flush"),
+        ("{when: joining(t/0), kill: leader(t/0)}", "proposal"),
         ("{lose: all -> all, share: 5%, only: Fetch}", "methods"),
         ("{fail_disk: broker 1}", "disk"),
         ("{wipe_disk: broker 1}", "disk"),

@@ -175,6 +175,14 @@ class TestArmedFaults:
         after.open("d/0.log", OpenMode.WRITE).append(b"56")
         assert read_file(after, "d/0.log") == b"0123456"
 
+    def test_a_partial_write_may_leave_the_file_as_long_as_if_all_had_been_written(self) -> None:
+        disk = new_disk()
+        _, file = with_durable_file(disk, path="d/0.log")
+        disk.arm_partial_write(".log", 4, rest=b"xyz")
+        with pytest.raises(Dead):
+            file.append(b"0123456789")
+        assert read_file(disk.file_system(Life()), "d/0.log") == b"0123xyzxyz"
+
     @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
     def test_fail_raises_from_the_nth_call_once(self, number: int) -> None:
         disk = new_disk()
