@@ -13,7 +13,7 @@ from sim.buggify.points import POINTS
 from sim.scenario.checks import check_scenario
 from sim.scenario.model import Scenario
 from sim.swarm.choices import Choices, Part
-from sim.swarm.plans.ground import Ground
+from sim.swarm.plans.ground import Ground, has_unclean
 from sim.swarm.plans.plan import Strike, draw_plan, steps_of
 from sim.swarm.plans.shapes import draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
@@ -83,7 +83,7 @@ def draw(
     quiet = _without_faults(choices, chosen, is_aimed=is_aimed)
     base = Scenario.model_validate(quiet)
     ground = Ground(scenario=base, profile=chosen, lasting=_lasting(choices, base, is_aimed=is_aimed))
-    shape = draw_shape(choices, is_aimed=is_aimed)
+    shape = draw_shape(choices, is_aimed=is_aimed, is_unclean=has_unclean(ground))
     end_ms = base.duration // 1_000
     plan = draw_plan(ground, shape, choices.within("plan"), end_ms, only)
     parts = quiet | _buggify(choices.within("buggify"), buggify) | {"steps": steps_of(plan)}

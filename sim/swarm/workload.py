@@ -72,8 +72,11 @@ def _topic(choices: Choices, replicas: int, profile: Profile, *, is_durable: boo
 
 def _replication(choices: Choices, replicas: int, profile: Profile, *, is_durable: bool) -> Part:
     config: Part = {"min.insync.replicas": choices.between(1, replicas, "min in sync")}
-    if choices.chance(60, "unclean") and profile.excuses:
+    if choices.chance(80, "unclean") and profile.excuses:
         config["unclean.leader.election.enable"] = True
+        # A leader without followers commits nothing, and nobody reads from it, where more must be in sync.
+        if choices.chance(60, "one is enough"):
+            config["min.insync.replicas"] = 1
     if is_durable or choices.chance(15, "flushed"):
         config["flush.messages"] = 1
     elif choices.chance(20, "flushed in time"):

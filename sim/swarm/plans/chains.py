@@ -7,8 +7,9 @@ that dies, or a leader that dies while another one truncates.
 from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
-from sim.swarm.plans.disks import end_of
+from sim.swarm.plans.disks import end_of, torn_append
 from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground, chain, has_followers, has_unclean
+from sim.swarm.plans.isr_chains import fate_of_joiner
 from sim.swarm.plans.topics import changes_of
 
 
@@ -17,6 +18,24 @@ def _after_ack(ground: Ground, choices: Choices) -> list[Part]:
     partition = ground.partition(choices, lasting=True)
     when: Part = {"when": f"after-ack({partition}) >= {choices.scale(1, 300, 'records')}"}
     return [when | end_of(ground, choices, f"leader({partition})")]
+
+
+def _torn_append(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a power loss within an append, of which a part reaches the disk, and perhaps an end in the recovery."""
+    partition = ground.partition(choices, lasting=True)
+    victim = f"{choices.pick(('leader', 'leader', 'follower'), 'who')}({partition})"
+    down_ms = choices.pick((1, 300, 800), "down")
+    write: Part = {
+        "partial_write": victim,
+        "log": partition,
+        "down": f"{down_ms}ms",
+        "as": "T",
+    }
+    steps: list[Part] = [write | torn_append(choices, "all")]
+    if choices.chance(40, "again"):
+        after: Part = {"at": f"+{down_ms + choices.scale(1, 900, 'lives for')}ms"}
+        steps.append(after | end_of(ground, choices, "T"))
+    return steps
 
 
 def _in_truncation(ground: Ground, choices: Choices) -> list[Part]:
@@ -55,10 +74,14 @@ def _leaders_in_turn(ground: Ground, choices: Choices) -> list[Part]:
     """Returns the deaths of one leader after the other, so that epochs with few records follow each other."""
     partition = ground.partition(choices, lasting=True)
     gap, down = choices.ms((50, 400, 1_500, 2_500), "gap"), choices.ms(DOWN_MS, "down")
-    steps: list[Part] = []
-    for _ in range(choices.between(2, 4, "leaders")):
-        at: Part = {"at": f"+{gap}"} if steps else {}
-        steps.append(at | {"kill": f"leader({partition})", "down": down})
+    kill: Part = {"kill": f"leader({partition})", "down": down}
+    steps: list[Part] = [kill]
+    # A leader is elected when the session of the one before is over, and learns of it some milliseconds later.
+    elected: list[Part] = []
+    if choices.chance(50, "once elected"):
+        elected = [{"when": f"elected({partition})", "within": "4s", "pick": f"leader({partition})"}]
+    for _ in range(choices.between(1, 3, "other leaders")):
+        steps += [*elected, {"at": f"+{gap}"} | kill]
     return steps
 
 
@@ -149,23 +172,10 @@ def _late_proposal(ground: Ground, choices: Choices) -> list[Part]:
             joined: Part = {"when": f"isr({partition}) >= {ground.replicas(partition)}", "within": "3s"}
             steps.append(joined | {"lag_metadata": leader, "for": f"{lag_ms}ms"})
     gap: Part = {"at": f"+{choices.pick((200, 400, 800), 'gap')}ms"}
-    steps.append(gap | _fate_of_joiner(ground, choices, partition))
+    steps.append(gap | fate_of_joiner(ground, choices, partition))
     if choices.chance(50, "end"):
         steps.append({"at": f"+{choices.pick((300, 1_000), 'to end')}ms"} | end_of(ground, choices, leader))
     return steps
-
-
-def _fate_of_joiner(ground: Ground, choices: Choices, partition: str) -> Part:
-    """Returns what becomes of the joiner, F, while its proposal is on its way."""
-    fates = ("stop", "kill", "slow", "break")
-    # A broker with one directory ends with it.
-    match choices.pick(fates if ground.scenario.cluster.directories > 1 else fates[:3], "then"):
-        case "break":
-            return {"break_disk": "F", "log": partition}
-        case "slow":
-            return {"slow": f"F <-> leader({partition})", "by": "400ms", "for": "3s"}
-        case verb:
-            return {verb: "F", "down": choices.ms((1, 100, 800, 3_000), "down")}
 
 
 def _changed_behind(ground: Ground, choices: Choices) -> list[Part]:
@@ -248,15 +258,17 @@ def _leaders_apart(ground: Ground, choices: Choices) -> list[Part]:
     """
     partition = ground.partition(choices, lasting=True)
     first = choices.pick(("leader", "follower"), "first")
-    # A new leader is elected when the session of the old one is over.
-    times = (500, 1_000) if first == "follower" else (2_500, 3_000)
-    alone, over = choices.ms(times, "alone"), choices.ms((2_000, 2_500, 3_500), "over")
+    over = choices.ms((700, 1_500, 2_500), "over")
     followers: list[Part] = [{"kill": f"follower({partition})"}] * (ground.replicas(partition) - 2)
+    elected: Part = {"when": f"elected({partition})", "within": "5s", "pick": f"leader({partition})"}
+    alone: Part = {"at": f"+{choices.ms((500, 1_000), 'alone')}"}
     return [
         *followers,
         {"kill": f"{first}({partition})", "as": "S"},
-        {"at": f"+{alone}", "kill": f"leader({partition})", "as": "L"},
+        *([elected] if first == "leader" else []),
+        alone | {"kill": f"leader({partition})", "as": "L"},
         {"at": "+100ms", "restart": "S"},
+        elected,
         {"at": f"+{over}", "kill": "S"},
         {"at": "+100ms", "restart": "L"},
     ]
@@ -264,6 +276,7 @@ def _leaders_apart(ground: Ground, choices: Choices) -> list[Part]:
 
 CHAINS = (
     chain("after-ack", _after_ack),
+    chain("torn-append", _torn_append, possible=has_followers),
     chain("in-truncation", _in_truncation),
     chain("behind", _behind, possible=has_followers),
     chain("old-leader-back", _old_leader_back),
@@ -280,7 +293,7 @@ CHAINS = (
     chain("late-words", _late_words, most=1, possible=has_followers),
     Fault(
         name="leaders-apart",
-        family="chain",
+        family="unclean",
         percent=60,
         most=5,
         draw=_leaders_apart,

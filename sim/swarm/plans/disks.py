@@ -48,10 +48,21 @@ def _partial_write(ground: Ground, choices: Choices) -> list[Part]:
         "byte": f"{choices.pick((0, 1, 10, 60, 61, 62, 70, 500), 'byte')} B",
         "down": choices.ms(DOWN_MS, "down"),
     }
-    keep = choices.pick(("none", "torn", "all"), "keep")
-    if choices.chance(50, "power") and (ground.may_lose_writes or keep == "all"):
-        step["keep"] = keep
+    if choices.chance(50, "power"):
+        keep = choices.pick(("none", "torn", "all", "all"), "keep")
+        step |= torn_append(choices, keep if ground.may_lose_writes else "all")
     return [step]
+
+
+def torn_append(choices: Choices, keep: str) -> Part:
+    """Returns how a power loss leaves the append in which it strikes: nobody was told that this one is on a disk.
+
+    In most seeds its header is there, and the file is as long as if all were: only the checksum shows that it is not.
+    """
+    if choices.chance(25, "short"):
+        return {"keep": keep, "byte": f"{choices.pick((1, 10, 60, 61, 70, 500), 'bytes')} B"}
+    byte = f"{choices.pick((61, 62, 70, 100, 200), 'whole bytes')} B"
+    return {"keep": keep, "rest": choices.pick(("zeros", "garbage"), "rest"), "byte": byte}
 
 
 def _break_disk(ground: Ground, choices: Choices) -> list[Part]:

@@ -44,23 +44,26 @@ def _unequal_leaders(ground: Ground, choices: Choices) -> list[Part]:
     """Returns leaders that follow each other fast, the next one with fewer records, and one that hears nothing of it.
 
     The follower that is elected first has missed the last records. It leads for a moment, in an epoch of which the
-    other follower, the next leader, never learns.
+    other follower, the next leader, never learns. Where no client finds it, that epoch has no records.
     """
     partition = ground.partition(choices, lasting=True)
     down, again = choices.ms((2_500, 8_000), "down"), choices.ms((300, 1_000, 3_000), "down again")
-    missed_ms, gap_ms = (
-        choices.pick((900, 2_400, 2_800), "missed"),
-        choices.pick((300, 500, 900), "leads for"),
-    )
+    # Who misses more than the lag time allows is not in sync, and is not elected.
+    missed_ms = _setting(ground, _LAG) * choices.pick((25, 50, 75), "missed") // 100
+    gap_ms = choices.pick((200, 400, 900), "leads for")
+    unheard: list[Part] = []
+    if choices.chance(60, "unheard"):
+        unheard = [{"cut": "clients <-> A", "for": "7s"}]
     return [
         {"pick": f"leader({partition})", "as": "L"},
         {"pick": f"follower({partition}, 1)", "as": "A"},
         {"pick": f"follower({partition}, 2)", "as": "B"},
+        *unheard,
         {"cut": "A <-> L", "for": "4s"},
         {"cut": "A <-> B", "for": choices.ms((5_000, 7_000), "apart for")},
         {"at": f"+{missed_ms}ms", "kill": "L", "down": down},
         {
-            "when": f"isr({partition}) < {ground.replicas(partition)}",
+            "when": f"elected({partition})",
             "within": "5s",
             "pick": "A",
             "as": "N",
@@ -113,6 +116,43 @@ def _alone_again(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def fate_of_joiner(ground: Ground, choices: Choices, partition: str) -> Part:
+    """Returns what becomes of the joiner, F, while its proposal is on its way."""
+    fates = ("stop", "kill", "slow", "break")
+    # A broker with one directory ends with it.
+    match choices.pick(fates if ground.scenario.cluster.directories > 1 else fates[:3], "then"):
+        case "break":
+            return {"break_disk": "F", "log": partition}
+        case "slow":
+            return {"slow": f"F <-> leader({partition})", "by": "400ms", "for": "3s"}
+        case verb:
+            return {verb: "F", "down": choices.ms((1, 100, 800, 3_000), "down")}
+
+
+def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a proposal that a follower joins which is kept back, and what becomes of the joiner meanwhile.
+
+    When it arrives, the joiner shuts down or is in another life, and the controller refuses it. Or it is the answer
+    that is kept back, and the leader does not know the outcome when the joiner ends.
+    """
+    partition = ground.partition(choices, lasting=True)
+    fate = fate_of_joiner(ground, choices, partition)
+    if choices.chance(60, "stops"):
+        fate = {"stop": "F", "down": choices.ms((1, 300, 3_000), "stopped for")}
+    # Another life is registered when the session of the earlier one is over; who stops says so at once.
+    held_ms = choices.pick((200, 1_200), "held") if "stop" in fate else _setting(ground, _SESSION) + 900
+    link = choices.pick(("L -> controller",) * 4 + ("controller -> L",), "kept back")
+    clog: Part = {"clog": link, "only": "AlterPartition", "for": "8s"}
+    return [
+        {"pick": f"leader({partition})", "as": "L"},
+        # A new life of the follower is out of the in-sync set, and joins again.
+        {"kill": f"follower({partition})", "down": choices.ms((1, 50, 300), "first down"), "as": "F"},
+        {"when": f"isr({partition}) < {ground.replicas(partition)}", "within": "5s"} | clog,
+        {"when": f"joining({partition})", "within": "4s"} | fate,
+        {"at": f"+{held_ms}ms", "heal": link},
+    ]
+
+
 def _has_directories(ground: Ground) -> bool:
     """Whether a broker goes on when the directory of a log that faults may aim at has failed."""
     return has_followers(ground) and ground.scenario.cluster.directories > 1
@@ -122,6 +162,7 @@ ISR_CHAINS: tuple[Fault, ...] = (
     chain("slow-copier", _slow_copier, possible=has_followers, lasts_ms=5_000),
     chain("unequal-leaders", _unequal_leaders, possible=has_followers, lasts_ms=4_500),
     chain("alone-again", _alone_again, possible=has_followers, lasts_ms=5_500),
+    chain("held-proposal", _held_proposal, possible=has_followers, lasts_ms=4_500),
     chain("last-log-fails", _last_log_fails, possible=_has_directories, percent=60, most=4, lasts_ms=4_000),
     chain("log-fails", _log_fails, possible=_has_directories, percent=60),
 )

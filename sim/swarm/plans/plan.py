@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.catalogue import FAULTS
 from sim.swarm.plans.ground import Fault, Ground
-from sim.swarm.plans.shapes import Shape
+from sim.swarm.plans.shapes import AIMED, Shape
 from sim.swarm.profiles import Profile
 
 # Steps strike from so long after the warm-up on. The topics exist by then, and clients are at work, unless the network
@@ -18,6 +19,8 @@ _AFTER_WARM_UP_MS = 200
 _LAST_MS = 300
 # How long a step looks for its target or its moment, unless it says so itself: those after it may wait for it.
 _WITHIN = "1s"
+# In so many of a hundred aimed plans each chain comes to its end before the next one begins.
+_IN_TURN_PERCENT = 60
 
 
 class Strike(NamedTuple):
@@ -37,6 +40,8 @@ def draw_plan(
     assert first_step_ms(ground) + _LAST_MS < end_ms, end_ms
     drawn = sorted(_all(ground, shape, choices, end_ms))
     kept = _spread(drawn, shape.most)
+    if shape is AIMED and choices.chance(_IN_TURN_PERCENT, "in turn"):
+        kept = _in_turn(kept, first_step_ms(ground), end_ms)
     return [strike for strike in kept if not only or strike.kind in only]
 
 
@@ -96,3 +101,17 @@ def _spread(drawn: list[Strike], most: int) -> list[Strike]:
     others = [strike for strike in drawn if strike.kind != "controller-away"]
     others.sort(key=lambda strike: strike.rank)
     return sorted((*away, *others[:most]))
+
+
+def _in_turn(kept: list[Strike], first_ms: int, end_ms: int) -> list[Strike]:
+    """Returns the faults one after the other, as far as there is time for them; the controller's absence stays."""
+    away = [strike for strike in kept if strike.kind == "controller-away"]
+    others = sorted((strike for strike in kept if strike not in away), key=lambda strike: strike.rank)
+    at_ms, placed = first_ms, [strike._replace(at_ms=first_ms) for strike in others[:1]]
+    for before, strike in pairwise(others):
+        at_ms += FAULTS[before.kind].lasts_ms
+        if at_ms + FAULTS[strike.kind].lasts_ms > end_ms:
+            break
+        placed.append(strike._replace(at_ms=at_ms))
+    assert len(placed) <= len(others), (placed, others)
+    return sorted((*away, *placed))

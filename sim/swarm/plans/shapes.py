@@ -28,7 +28,7 @@ SHAPES = (
     Shape(name="crashes", weights={"crash": 130, "chain": 70}, others=15, most=14),
     Shape(name="network", weights={"net": 130, "client": 60}, others=15, most=14),
     Shape(name="disks", weights={"disk": 140, "clock": 60, "crash": 40}, others=15, most=14),
-    Shape(name="chains", weights={"chain": 130}, others=20, most=10),
+    Shape(name="chains", weights={"chain": 130, "unclean": 130}, others=20, most=10),
     Shape(name="topics", weights={"topic": 140, "crash": 40}, others=20, most=12),
     # One fault or chain of any kind, and nothing that hides what it does.
     Shape(name="quiet", weights={}, others=100, most=1),
@@ -37,6 +37,14 @@ SHAPES = (
 # Chains and nothing else: what one has set up, no other fault takes away before it strikes.
 AIMED = Shape(name="aimed", weights={"chain": 250}, others=0, most=3)
 
+# Leaders that follow each other by unclean elections. In so many of a hundred seeds that allow them, nothing else
+# strikes.
+APART = Shape(name="apart", weights={"unclean": 200}, others=0, most=2)
+_APART_PERCENT = 60
 
-def draw_shape(choices: Choices, *, is_aimed: bool) -> Shape:
+
+def draw_shape(choices: Choices, *, is_aimed: bool, is_unclean: bool = False) -> Shape:
+    """Returns the shape of a seed's plan; `is_unclean` says whether every leader may be elected uncleanly."""
+    if is_unclean and choices.chance(_APART_PERCENT, "leaders apart"):
+        return APART
     return AIMED if is_aimed else choices.pick(SHAPES, "shape")

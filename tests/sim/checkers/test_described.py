@@ -29,7 +29,7 @@ ANSWER = MetadataResponse(
 def replay() -> Replay:
     log = Replay()
     log.next_offset = 7
-    log.brokers = {2: Broker(3, "j", True, False), 1: Broker(2, "i", False, True)}
+    log.brokers = {2: Broker(3, "j", True, False, "h", 9), 1: Broker(2, "i", False, True, "h", 9)}
     log.topics["t"] = Topic("ab", (), {0: Partition((1, 2), (1,), 1, 4, 9)})
     return log
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -17,7 +18,8 @@ from sim.swarm.choices import Choices
 from sim.swarm.drawing import Drawn, draw
 from sim.swarm.job import parse_only
 from sim.swarm.plans.catalogue import FAULTS
-from sim.swarm.plans.shapes import AIMED, SHAPES, draw_shape
+from sim.swarm.plans.plan import Strike
+from sim.swarm.plans.shapes import AIMED, APART, SHAPES, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
 from sim.swarm.workload import WIDE
 from storage.draws import Draws
@@ -284,3 +286,29 @@ def test_kinds_of_faults_are_put_in_order_and_unknown_ones_are_refused() -> None
     assert parse_only(["cut", "kill"], FAULTS) == ("kill", "cut")
     with pytest.raises(ValueError, match=r"unknown fault 'flood': write kill, kill-at-point, .*"):
         parse_only(["kill", "flood"], FAULTS)
+
+
+def test_in_aimed_runs_most_chains_come_to_their_end_before_the_next_one() -> None:
+    found = [each for each in seeds(100) if each.shape == AIMED.name]
+    apart = [each for each in found if _is_in_turn([s for s in each.plan if s.kind != "controller-away"])]
+    assert len(found) > len(apart) > len(found) // 2
+
+
+def _is_in_turn(plan: list[Strike]) -> bool:
+    return all(a.at_ms + FAULTS[a.kind].lasts_ms <= b.at_ms for a, b in pairwise(plan))
+
+
+def test_leaders_apart_strike_alone_in_most_seeds_that_allow_unclean_elections() -> None:
+    found = [draw(seed, Profile.BEYOND) for seed in range(60)]
+    apart = [each for each in found if each.shape == APART.name]
+    assert 10 < len(apart) < 50
+    assert {strike.kind for each in apart for strike in each.plan} == {"leaders-apart"}
+    # Else nobody would read what a leader without followers has.
+    alone = [each for each in apart if each.scenario.topics["t"].config["min.insync.replicas"] == 1]
+    assert len(alone) > len(apart) // 2
+
+
+def test_an_append_that_a_power_loss_tears_is_within_every_budget() -> None:
+    found = [each for each in seeds(100) if "torn-append" in {strike.kind for strike in each.plan}]
+    assert any(each.profile is not Profile.BEYOND for each in found)
+    assert "rest" in str([strike.steps for each in found for strike in each.plan])
