@@ -8,7 +8,7 @@ from typing import final
 from sim.checkers.base import Checker, Judge
 from sim.checkers.chain import Chain
 from sim.checkers.ghost import Ghost, PartitionGhost
-from sim.checkers.sightings import Died, FlushNoted, Loaded, StoppedCleanly
+from sim.checkers.sightings import AppendedAfterCut, Died, FlushNoted, Loaded, StoppedCleanly
 
 
 @final
@@ -16,14 +16,24 @@ class RecoveryPointIsDurable(Checker):
     """No power loss loses a record below the recovery point that the checkpoint has then (ST2): no start looks there.
 
     The end of a process alone loses nothing; it may have cut the log in its last step, of which nobody was told. After
-    a truncation the recovery point may be above the end of the log, until something is appended. A disk that lied about
+    a truncation the recovery point may be above the end of the log, until something is appended: then the checkpoint
+    has to be lower first (RT16), whether or not a power loss shows it. A disk that lied about
     a sync, or that was replaced, excuses the broker. What compaction had removed behind the last batch cannot be lost.
     """
 
     name = "recovery-point"
 
     def judges(self) -> Mapping[type, Judge]:
-        return {Died: self._on_died}
+        return {Died: self._on_died, AppendedAfterCut: self._on_appended_after_cut}
+
+    def _on_appended_after_cut(self, partition: PartitionGhost, sighting: AppendedAfterCut) -> str | None:
+        is_sound = sighting.checkpoint <= max(sighting.cut, sighting.flushed)
+        if is_sound or partition.image(sighting.broker).damage:
+            return None
+        return (
+            f"{partition.name}: broker {sighting.broker} has cut its log to {sighting.cut} and appended; its "
+            f"checkpoint still has recovery point {sighting.checkpoint}, and it counts on {sighting.flushed}"
+        )
 
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> str | None:
         image = partition.image(sighting.broker)

@@ -68,6 +68,8 @@ class StepSeen(NamedTuple):
     has_appended: bool = False
     # Whether the controller refused the joiner of the proposal because it may not join.
     refused_joiner: bool = False
+    # Whether all that the step may have appended was to be answered by all in-sync replicas.
+    is_for_all: bool = False
 
     @property
     def is_quiet(self) -> bool:
@@ -151,10 +153,12 @@ class FollowerProgress:
     A leader epoch begins without any progress (ISR-8). A fetch counts if it is neither refused nor found to diverge
     (LED-6); a member that the controller removed without being asked is not caught up before another fetch. A step
     that lets the high watermark rise lets it rise as far as the members and those about to join allow (HWM-1, HWM-5).
+    Nothing is appended for all in-sync replicas where these are too few to commit it (PRO-2).
     """
 
     name = "follower-progress"
     due_name = "high-watermark-due"
+    enough_name = "enough-to-append"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
@@ -179,6 +183,8 @@ class FollowerProgress:
             return
         if step.is_quiet and state == account.state:
             return
+        if step.has_appended and step.is_for_all:
+            self._judge_enough(key, account.state, state)
         may_rise = self._follow(account, state, step)
         self._compare(key, account, state)
         if may_rise or step.has_appended:
@@ -234,6 +240,14 @@ class FollowerProgress:
                 f"has high watermark {state.high_watermark} and may have {due}; its followers are at {ends}"
             )
             self._report(self.due_name, key, state, what)
+
+    def _judge_enough(self, key: tuple[int, int, str], before: LeaderState, state: LeaderState) -> None:
+        """Judges an append for all in-sync replicas: there had to be enough of them, before the step or after it."""
+        most = max(len(before.committed), len(state.committed))
+        least = min(state.min_insync_replicas, len(state.followers) + 1)
+        if most < least and before.partition_epoch == state.partition_epoch:
+            what = f"appends for acks=all with {most} in sync; min.insync.replicas is {least}"
+            self._report(self.enough_name, key, state, what)
 
     def _report(self, name: str, key: tuple[int, int, str], state: LeaderState, what: str) -> None:
         self._jury.report(name, f"{key[2]}: leader {key[0]} of epoch {state.leader_epoch} {what}")

@@ -318,6 +318,19 @@ class FlushNoted(NamedTuple):
     loses_from: int
 
 
+class AppendedAfterCut(NamedTuple):
+    """The first append of a running broker after cuts of its log, of which the lowest was to `cut`.
+
+    `checkpoint` is the recovery point of the log in the checkpoint then, `flushed` the one that the broker counts on.
+    """
+
+    broker: int
+    partition: str
+    cut: int
+    checkpoint: int
+    flushed: int
+
+
 class StoppedCleanly(NamedTuple):
     """The end of a broker's process by an orderly stop, which it has marked beside the log."""
 
@@ -387,6 +400,7 @@ Sighting = (
     | OutOfRange
     | Died
     | FlushNoted
+    | AppendedAfterCut
     | StoppedCleanly
     | Loaded
     | LogStarted

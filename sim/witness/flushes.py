@@ -8,7 +8,7 @@ from typing import final
 from cluster.core.broker.broker import Broker
 from cluster.core.messages import FetchRequest, TopicPartition
 from sim.checkers.base import Jury
-from sim.checkers.sightings import FlushNoted
+from sim.checkers.sightings import AppendedAfterCut, FlushNoted
 from sim.hosts.shell import Shell
 from sim.witness.disk_logs import DiskLogs
 
@@ -21,6 +21,30 @@ class FlushWitness:
         self._jury, self._logs, self._names = jury, logs, names
         # By broker, life and partition: the recovery point that was shown last.
         self._shown: dict[tuple[int, int, str], int] = {}
+        # By broker and partition: the lowest offset to which the log was cut since its last append.
+        self._cuts: dict[tuple[int, str], int] = {}
+
+    def on_cut(self, broker: int, partition: str, to_offset: int) -> None:
+        """Note a cut of a log of a running broker."""
+        assert to_offset >= 0, (broker, partition, to_offset)
+        self._cuts[broker, partition] = min(to_offset, self._cuts.get((broker, partition), to_offset))
+
+    def on_appended(self, broker: int, core: object, partition: str) -> None:
+        """Show the checkpoint that the log has at its first append after cuts."""
+        cut = self._cuts.pop((broker, partition), None)
+        if cut is None or not isinstance(core, Broker) or self._logs.disk(broker).deceives:
+            return
+        topic_partition = self._names[partition]
+        replica = core.replicas().get(topic_partition)
+        if replica is not None:
+            point = self._logs.recovery_point(broker, topic_partition)
+            flushed = replica.log.local.recovery_point
+            self._jury.see(AppendedAfterCut(broker, partition, cut, point, flushed))
+
+    def on_died(self, broker: int) -> None:
+        """Forget the cuts of the broker's logs: a start looks at the checkpoint before it appends."""
+        for key in [each for each in self._cuts if each[0] == broker]:
+            del self._cuts[key]
 
     def on_sent(self, shell: Shell, request: FetchRequest) -> None:
         """Show the recovery points that have moved since the follower's last fetch."""

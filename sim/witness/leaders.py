@@ -15,11 +15,13 @@ from cluster.core.messages import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    ProduceRequest,
     TopicPartition,
 )
 from cluster.core.metadata.image import MetadataImage
 from cluster.core.replica.isr import PendingExpandIsr, PendingShrinkIsr, committed_isr
 from cluster.core.replica.leader import Leader
+from cluster.core.replica.leader_appends import ACKS_ALL
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury
 from sim.checkers.follower_progress import CountedFetch, FollowerProgress, LeaderState, Progress, StepSeen
@@ -78,6 +80,7 @@ class LeaderWitness:
         is_long, is_mixed = len(events) > 1, len(events) > len(fetches) > 0
         replicas, now_ms = core.replicas(), shell.clock.now_ms()
         asked, refused, image = _asked(events), _refused_joiners(events), core.image
+        is_for_all = bool(outcome.appended) and _is_for_all(events)
         for topic_partition in replicas if asked is None else asked:
             replica = replicas.get(topic_partition)
             if replica is None:
@@ -89,7 +92,7 @@ class LeaderWitness:
             is_new, has_appended = replica.name in outcome.begun, replica.name in outcome.appended
             step = StepSeen(
                 now_ms, counted.get(topic_partition, ()), is_new, is_long, is_mixed, has_appended,
-                topic_partition in refused,
+                topic_partition in refused, is_for_all,
             )  # fmt: skip
             self._progress.on_step(key, replica.leader, _state(replica, replica.leader, image), step)
 
@@ -132,6 +135,14 @@ def _asked(events: Iterable[Event]) -> dict[TopicPartition, None] | None:
         if isinstance(event.body, STREAM_REQUESTS):
             asked |= dict.fromkeys([each.topic_partition for each in event.body.partitions])
     return asked
+
+
+def _is_for_all(events: Iterable[Event]) -> bool:
+    """Whether a step took requests only, and no records but those that all in-sync replicas must have."""
+    return all(
+        type(event) is Request and (not isinstance(event.body, ProduceRequest) or event.body.acks == ACKS_ALL)
+        for event in events
+    )
 
 
 def _counted(fetches: Fetches, answers: Answers) -> dict[TopicPartition, list[CountedFetch]]:

@@ -294,6 +294,7 @@ class Witness:
         broker = node.node_id
         reader = self._logs.reader(broker, partition)
         seen = reader.read_on(last_offset=int(values["last_offset"]))
+        self.flushes.on_appended(broker, node.core, partition)
         ghost = self.jury.ghost.partition(partition)
         if seen and ghost.unjudged:
             self._judge_appended(broker, partition, reader, seen, int(values["first_offset"]))
@@ -333,6 +334,7 @@ class Witness:
         to_offset = int(values["to_offset"])
         reader = self._logs.reader(node.node_id, partition)
         reader.truncated(to_offset)
+        self.flushes.on_cut(node.node_id, partition, to_offset)
         self.jury.see(Truncated(node.node_id, partition, to_offset, int(values["leader_epoch"])))
         start = reader.base_offset()
         if start != self.jury.ghost.partition(partition).image(node.node_id).chain.start:
@@ -420,6 +422,7 @@ class Witness:
     def on_died(self, broker: int, *, lost_power: bool, damage: str = "") -> None:
         """Read what a crash or a power loss left of each log, and show it; `damage` as in `Died`."""
         self._asked_at.clear()
+        self.flushes.on_died(broker)
         for partition in self._names:
             if not self.lives.is_present(broker, partition):
                 continue

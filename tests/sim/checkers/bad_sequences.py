@@ -6,6 +6,7 @@ from sim.checkers.chain import Mark
 from sim.checkers.sightings import (
     Acknowledged,
     Appended,
+    AppendedAfterCut,
     BecameFollower,
     BecameLeader,
     Created,
@@ -62,6 +63,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "a crash loses a record below the recovery point": (
         "recovery-point",
         [*QUIET, Died(2, P, True, marks(0, 3), recovery_point=4)],
+    ),
+    "a log is appended to after a cut that its checkpoint does not know": (
+        "recovery-point",
+        [*QUIET, AppendedAfterCut(2, P, 3, 4, 3)],
     ),
     "a crash loses more than what compaction had removed": (
         "recovery-point",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sim.checkers.sightings import (
     Acknowledged,
     Appended,
+    AppendedAfterCut,
     BecameFollower,
     BecameLeader,
     Created,
@@ -56,6 +57,8 @@ GOOD: dict[str, list[Sighting]] = {
     "a follower takes as flushed what its disk keeps": [
         *QUIET,
         FlushNoted(2, P, 4, 4),
+        AppendedAfterCut(2, P, 3, 3, 3),
+        AppendedAfterCut(2, P, 3, 4, 4),
         FlushNoted(2, P, 5, -1),
     ],
     "a crash leaves nothing of a log that was cut behind what compaction had removed": [

@@ -59,6 +59,13 @@ WITHOUT_2_AT_6 = BOTH_AT_4._replace(
     log_end_offset=6, own_end_offset=6,
 )  # fmt: skip
 
+# The controller has removed both members.
+ALONE = (
+    BEGIN._replace(partition_epoch=6, committed=frozenset([1]), followers={
+        2: Progress(-1, NEVER_MS, -1), 3: Progress(-1, NEVER_MS, -1)}),
+    StepSeen(20),
+)  # fmt: skip
+
 PASSES: dict[str, Story] = {
     "the members fetch": [BEGUN, BOTH_FETCHED],
     "a member that did not ask to leave is not caught up": [
@@ -110,12 +117,24 @@ PASSES: dict[str, Story] = {
             2: Progress(-1, NEVER_MS, -1), 3: Progress(-1, NEVER_MS, -1)}, high_watermark=4, log_end_offset=6,
             own_end_offset=5), StepSeen(30, has_appended=True, is_long=True)),
     ],
+    "with too few in sync a leader appends what it alone has to have": [
+        BEGUN, ALONE, (ALONE[0]._replace(log_end_offset=5, own_end_offset=5), StepSeen(30, has_appended=True)),
+    ],
+    "in the step in which the others leave it may have appended before": [
+        BEGUN, (ALONE[0]._replace(log_end_offset=5, own_end_offset=5),
+                StepSeen(20, has_appended=True, is_for_all=True)),
+    ],
     "another leader epoch knows nothing": [
         BEGUN, BOTH_FETCHED, (BEGIN._replace(leader_epoch=4), StepSeen(30, is_new=True)),
     ],
 }  # fmt: skip
 
 FAILS: dict[str, tuple[str, Story]] = {
+    "with too few in sync a leader appends what all in sync have to have": (
+        "enough-to-append",
+        [BEGUN, ALONE, (ALONE[0]._replace(log_end_offset=5, own_end_offset=5),
+                        StepSeen(30, has_appended=True, is_for_all=True))],
+    ),
     "a fetch that was refused has counted": (
         "follower-progress", [BEGUN, (BEGIN._replace(followers={2: AT_4, 3: UNHEARD}), StepSeen(10))],
     ),
