@@ -35,10 +35,12 @@ def draw_workload(
     seekers: list[Part] = []
     # Where all topics are flushed, a run within the budget may lose power too.
     is_durable = choices.chance(40, "all flushed")
+    # In all topics or in none: faults that need unclean elections aim at any of them.
+    is_unclean = profile.excuses and choices.chance(80, "unclean")
     for name in NAMES[: choices.pick((1, 1, 2), "topics")]:
         own = choices.within("topic", name)
         replicas = max(least_replicas, min(brokers, own.pick((1, 2, 3, 3, 3, 4), "replicas")))
-        topics[name] = _topic(own, replicas, profile, is_durable=is_durable)
+        topics[name] = _topic(own, replicas, is_unclean=is_unclean, is_durable=is_durable)
         if name != NAMES[0] and own.chance(25, "is created by a step"):
             topics[name]["exists"] = False
         is_compacted = "compact" in str(topics[name]["config"])
@@ -60,19 +62,19 @@ def draw_workload(
     return {"topics": topics} | clients | ({"seekers": seekers} if seekers else {})
 
 
-def _topic(choices: Choices, replicas: int, profile: Profile, *, is_durable: bool) -> Part:
+def _topic(choices: Choices, replicas: int, *, is_unclean: bool, is_durable: bool) -> Part:
     return {
         "partitions": choices.pick((1, 1, 2, 3), "partitions"),
         "replicas": replicas,
-        "config": _replication(choices, replicas, profile, is_durable=is_durable)
+        "config": _replication(choices, replicas, is_unclean=is_unclean, is_durable=is_durable)
         | _segments(choices.within("segments"))
         | _cleaning(choices.within("cleaning")),
     }
 
 
-def _replication(choices: Choices, replicas: int, profile: Profile, *, is_durable: bool) -> Part:
+def _replication(choices: Choices, replicas: int, *, is_unclean: bool, is_durable: bool) -> Part:
     config: Part = {"min.insync.replicas": choices.between(1, replicas, "min in sync")}
-    if choices.chance(80, "unclean") and profile.excuses:
+    if is_unclean:
         config["unclean.leader.election.enable"] = True
         # A leader without followers commits nothing, and nobody reads from it, where more must be in sync.
         if choices.chance(60, "one is enough"):
