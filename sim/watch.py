@@ -30,6 +30,7 @@ from sim.checkers.calls import Calls
 from sim.checkers.client_sends import ClientSends
 from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.ghost import NO_END
+from sim.checkers.observers import Observers
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.present_lives import PresentLives
 from sim.checkers.producer_ids import ProducerIdsOnce
@@ -71,6 +72,7 @@ class Watch:
         self._jury = witness.jury
         self._lives = PresentLives(witness.jury)
         self._strays = Strays(witness.jury)
+        self._observers = Observers(witness.jury)
         self._producer_ids = ProducerIdsOnce(witness.jury)
         self._proposals = Proposals(witness.jury)
         self._leaders = LeaderWitness(witness.jury)
@@ -138,6 +140,7 @@ class Watch:
                 self._stops.on_broker_step(shell.node_id, shell.starts, events, effects)
         elif isinstance(core, Controller):
             self._stops.on_step(events, effects, core.pending_image)
+            self._observers.on_step(events, effects, core.log.committed_offset)
             self._sessions.on_step(shell.clock.now_ms(), events, effects, core.pending_image)
         elif isinstance(core, CLIENT_CORES) and type(events[0]) is Response:
             retry_ms = shell.clock.now_ms() + core.config.retry_backoff_ms
@@ -252,6 +255,7 @@ class Watch:
             self._metadata.on_controller_died()
             self._stops.on_died()
             self._sessions.on_died()
+            self._observers.on_died()
             self._witness.controller.on_died()
         self._proposals.on_end(shell.node_id)
         self._leaders.on_end(shell.node_id)
