@@ -67,9 +67,9 @@ class Blindfold:
         if not self._packets.unchecked:
             self._watcher.on_accepted_silently(shell, exchange)
 
-    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
         if not self._packets.unchecked:
-            self._watcher.on_places(shell, room, in_core, unwritten)
+            self._watcher.on_places(shell, room, in_core, unwritten, held_up)
 
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         if not self._packets.unchecked:

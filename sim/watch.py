@@ -192,7 +192,7 @@ class Watch:
         if isinstance(shell.core, CLIENT_CORES):
             client, known_epoch = (shell.name, shell.life_number), partial(_known_epoch, shell.core)
             self._sends.on_sent(client, effect.call, effect.body, shell.clock.now_ms(), known_epoch)
-            self._renumbering.on_sent(client, effect.call, effect.body)
+            self._renumbering.on_sent(client, effect.call, effect.body, target)
         if isinstance(effect.body, FetchRequest) and effect.body.replica_id >= 0:
             self._witness.flushes.on_sent(shell, effect.body)
         if isinstance(effect.body, AlterPartitionRequest):
@@ -214,8 +214,8 @@ class Watch:
     def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
         self._calls.on_accepted_silently(shell, exchange)
 
-    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
-        self._places.on_places(shell.name, room, in_core, unwritten)
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
+        self._places.on_places(shell.name, room, in_core, unwritten, held_up)
 
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         self._positions.on_begun(shell.name, policy)

@@ -14,7 +14,8 @@ class CallPlaces:
     """Judges how many places a connection holds on its streams of one kind.
 
     A call has its place until its answer is written, not only until the core has answered it (C6): answers to a client
-    that does not read would else grow without bound. After that the place is free again, and so are its bytes.
+    that does not read would else grow without bound. After that the place is free again, and so are its bytes, for
+    the calls that wait.
     """
 
     name = "call-places"
@@ -22,10 +23,11 @@ class CallPlaces:
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
 
-    def on_places(self, node: str, room: Room, in_core: int, unwritten: int) -> None:
+    def on_places(self, node: str, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
         """Receives how many calls of a room the core of its node has.
 
-        `unwritten` is the number of its streams with answers that are not written: each has one or more.
+        `unwritten` is the number of its streams with answers that are not written: each has one or more. `held_up` is
+        the number of those with calls that wait, after the room has served them.
         """
         own, all_of_node = room.own, room.node
         if own.calls < in_core + unwritten:
@@ -33,6 +35,8 @@ class CallPlaces:
             self._report(node, f"has {own.calls} places {what}")
         elif not unwritten and own.calls > in_core:
             self._report(node, f"holds {own.calls} places for {in_core} calls: all other answers are written")
+        elif held_up and _has_room(own) and _has_room(all_of_node):
+            self._report(node, f"lets calls wait, and has {own.calls} of {own.most_calls} places taken")
         elif own.calls == 0 != own.held_bytes:
             self._report(node, f"holds {own.held_bytes} bytes for a connection without any call")
         elif all_of_node.calls == 0 != all_of_node.held_bytes:
@@ -49,3 +53,8 @@ class CallPlaces:
 
     def _report(self, node: str, what: str) -> None:
         self._jury.report(self.name, f"{node} {what}")
+
+
+def _has_room(limit: Limit) -> bool:
+    """Whether there is a place, and half of the bytes: no call of a run needs more."""
+    return limit.calls < limit.most_calls and limit.held_bytes <= limit.most_bytes // 2

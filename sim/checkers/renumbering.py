@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import final
+from typing import NamedTuple, final
 
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response
-from cluster.core.messages import ProduceRequest, ProduceResponse, RequestBody, TopicPartition
+from cluster.core.messages import (
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    RequestBody,
+    TopicPartition,
+)
 from sim.checkers.base import Jury
 from storage.batch import RecordBatch
 from storage.batch.format import HEADER_SIZE
@@ -17,8 +23,19 @@ from storage.batch.format import HEADER_SIZE
 Client = tuple[str, int]
 # A producer's id and epoch.
 Identity = tuple[int, int]
+# The batches of a producer that a broker remembers.
+MOST_BATCHES = 5
 _IN_LOG = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 _LOST = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
+
+
+class Attempt(NamedTuple):
+    """One sending of a batch, to a leader of the topic of that id."""
+
+    # Whether no earlier batch was without an answer then.
+    was_in_turn: bool
+    leader: int
+    topic_id: str
 
 
 @final
@@ -29,8 +46,8 @@ class Sent:
     identity: Identity
     base_sequence: int
     content: bytes
-    # By call: whether no earlier batch was without an answer when this attempt was sent.
-    attempts: dict[int, bool] = field(default_factory=dict)
+    # Those without an answer, by call.
+    attempts: dict[int, Attempt] = field(default_factory=dict)
     is_in_log: bool = False
     # An attempt had no answer, or one after which the batch may be appended all the same.
     is_in_doubt: bool = False
@@ -46,7 +63,7 @@ class Sent:
 
     def on_answer(self, call: int, error: ErrorCode) -> None:
         """Notes the answer to an attempt."""
-        was_in_turn = self.attempts.pop(call)
+        was_in_turn = self.attempts.pop(call).was_in_turn
         self.is_in_log |= error in _IN_LOG
         is_open = error.is_retriable or error in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NETWORK_EXCEPTION)
         # The network may have overtaken a batch before it, which has arrived since.
@@ -55,14 +72,19 @@ class Sent:
 
 @final
 class Renumbering:
-    """Judges when a producer sends a batch under another sequence than before.
+    """Judges when a producer sends a batch under another sequence than before, and how many it has under way.
 
-    It may where every attempt under the old one was refused for certain, or where an earlier batch of the same id and
-    epoch was: then no leader appends a late copy. In every other case the records may be in the log twice (KIP-360).
-    That a batch before is missing is no certain refusal if one was under way when this batch was sent.
+    It may send one so where every attempt under the old one was refused for certain, or where an earlier batch of the
+    same id and epoch was: then no leader appends a late copy. In every other case the records may be in the log twice
+    (KIP-360). That a batch before is missing is no certain refusal if one was under way when this batch was sent. Of
+    one id and epoch, five batches may be without an outcome: a broker remembers five, and would not know an older one
+    again. While any of them is under way to one leader, none is sent to another one, nor to a topic that was created
+    again: two leaders could append them out of order.
     """
 
     name = "second-sequence"
+    most_name = "batches-under-way"
+    place_name = "one-leader-asked"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
@@ -71,20 +93,24 @@ class Renumbering:
         # By client and call: the batches of a request without an answer.
         self._open: dict[Client, dict[int, dict[TopicPartition, Sent]]] = {}
 
-    def on_sent(self, client: Client, call: int, body: RequestBody) -> None:
-        """Receives a request as it leaves a client."""
+    def on_sent(self, client: Client, call: int, body: RequestBody, target: int) -> None:
+        """Receives a request as it leaves a client for the node `target`."""
         if not isinstance(body, ProduceRequest):
             return
-        for topic_partition, batch, content in _batches(body):
+        for asked, batch, content in _batches(body):
+            topic_partition = asked.topic_partition
             batches = self._sent.setdefault(client, {}).setdefault(topic_partition, [])
             identity = (batch.producer_id, batch.producer_epoch)
             sent = self._find(batches, identity, batch.base_sequence, content)
             if sent is None:
+                self._judge_number(client[0], topic_partition, batches, identity)
                 self._judge(client[0], topic_partition, batches, content, batch)
                 sent = Sent(identity=identity, base_sequence=batch.base_sequence, content=content)
                 batches.append(sent)
             under_way = [each for each in batches if each.attempts and each.is_not_after(sent)]
-            sent.attempts[call] = under_way in ([], [sent])
+            attempt = Attempt(under_way in ([], [sent]), target, asked.topic_id)
+            self._judge_place(client[0], topic_partition, batches, attempt)
+            sent.attempts[call] = attempt
             self._open.setdefault(client, {}).setdefault(call, {})[topic_partition] = sent
 
     def _find(
@@ -94,6 +120,27 @@ class Renumbering:
             if (each.identity, each.base_sequence, each.content) == (identity, base_sequence, content):
                 return each
         return None
+
+    def _judge_place(
+        self, name: str, topic_partition: TopicPartition, batches: list[Sent], attempt: Attempt
+    ) -> None:
+        for each in [other for sent in batches for other in sent.attempts.values()]:
+            if each[1:] != attempt[1:]:
+                what = f"{name} sends to {attempt[1:]} while a batch is under way to {each[1:]}"
+                self._jury.report(self.place_name, f"{topic_partition}: {what}")
+                return
+
+    def _judge_number(
+        self, name: str, topic_partition: TopicPartition, batches: list[Sent], identity: Identity
+    ) -> None:
+        """Judge whether a batch may be sent for the first time.
+
+        One that was refused may have been split: its parts count as one, and are not known here.
+        """
+        mine = [each for each in batches if each.identity == identity]
+        if len(mine) >= MOST_BATCHES and not any(each.is_refused for each in mine):
+            what = f"{name} sends a batch beside {len(mine)} others of its epoch {identity[1]} without an outcome"
+            self._jury.report(self.most_name, f"{topic_partition}: {what}")
 
     def _judge(
         self,
@@ -134,9 +181,9 @@ class Renumbering:
                 ]
 
 
-def _batches(body: ProduceRequest) -> Iterator[tuple[TopicPartition, RecordBatch, bytes]]:
+def _batches(body: ProduceRequest) -> Iterator[tuple[ProducePartition, RecordBatch, bytes]]:
     """Yields the batches of idempotent producers, each with its bytes after the header, which no sequence changes."""
     for each in body.partitions:
         batch = RecordBatch(each.records, 0, len(each.records))
         if batch.producer_id >= 0:
-            yield each.topic_partition, batch, bytes(each.records[HEADER_SIZE:])
+            yield each, batch, bytes(each.records[HEADER_SIZE:])

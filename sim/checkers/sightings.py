@@ -248,6 +248,9 @@ class OffsetLookedUp(NamedTuple):
     # Whether `found` is known: the first record of the broker's log that is as late, with its timestamp.
     is_readable: bool = False
     found: tuple[int, int] | None = None
+    # The leader epoch that the request names, -1 for none, and the one of the broker's role.
+    asked_epoch: int = -1
+    epoch: int = -1
 
 
 class Fetched(NamedTuple):

@@ -29,8 +29,8 @@ class Host(Endpoint, Protocol):
     def on_refused(self, refused: OutOfBounds) -> None:
         """Learns of a request that was out of bounds."""
 
-    def on_places(self, room: Room, in_core: int, unwritten: int) -> None:
-        """Learns how many calls of a room the core has, and how many of its streams have answers to write."""
+    def on_places(self, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
+        """Learns how many calls of a room the core has, and how many streams have to write, or calls that wait."""
 
 
 @final
@@ -79,6 +79,11 @@ class Served:
         self.unread: deque[Packet] = deque()
         # Whether the client has said that no frame follows.
         self.has_all = False
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether calls wait that have come."""
+        return bool(self.unread) or not self.stream.is_ready
 
 
 @final
@@ -222,6 +227,7 @@ class Listener:
 
     def flush(self, wait_us: int) -> None:
         """Write in `wait_us` what was answered: of each stream, the answers of this turn are one frame."""
+        written: dict[int, Served] = {}
         while self.answered or self.dirty:
             answered, self.answered = self.answered, []
             dirty, self.dirty = self.dirty, {}
@@ -232,21 +238,27 @@ class Listener:
                     self._send(channel, data, wait_us)
                 self._end_call(channel, call)
             for served in dirty.values():
-                self._show_places(served)
+                self._show_places(served, has_served=False)
                 self._go_on(served)
                 self._write(served, wait_us)
-                self._show_places(served)
+            written |= dirty
+        for served in written.values():
+            self._show_places(served, has_served=True)
 
-    def _show_places(self, served: Served) -> None:
-        """Show how many calls the streams of a room have in the core, and how many have answers to write."""
+    def _show_places(self, served: Served, *, has_served: bool) -> None:
+        """Show how many calls the streams of a room have in the core, and how many have answers to write.
+
+        Once the room `has_served` those that wait for places, how many streams have calls that still wait.
+        """
         room, in_core = served.room, served.entrance.in_core
-        unwritten = int(served.stream.has_frame)
+        unwritten, held_up = int(served.stream.has_frame), int(served.is_held_up)
         if room.users != 1 or self._streams.get(served.channel.number) is not served:
             # Another stream of the connection uses the room too, or alone, because this one has ended.
             others = [each for each in self._streams.values() if each.room is room]
             in_core = sum([each.entrance.in_core for each in others])
             unwritten = sum([each.stream.has_frame for each in others])
-        self._host.on_places(room, in_core, unwritten)
+            held_up = sum([each.is_held_up for each in others])
+        self._host.on_places(room, in_core, unwritten, held_up if has_served else 0)
 
     def _send(self, channel: Channel, data: bytes, wait_us: int) -> None:
         self._network.send(

@@ -109,8 +109,8 @@ class Watcher(Protocol):
     def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
         """Receives a request without a reply that has reached a core, or one that has come again."""
 
-    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
-        """Receives how many calls of a room the core has, and how many of its streams have answers to write."""
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
+        """Receives how many calls of a room the core has, and how many streams have to write, or calls that wait."""
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         """Receives the outcome of a call when its connection has it; the core gets it then, or later."""
@@ -303,9 +303,9 @@ class Shell:
         """Learns of a request that was out of bounds; no core sends any."""
         self._watcher.on_failure(self, refused)
 
-    def on_places(self, room: Room, in_core: int, unwritten: int) -> None:
-        """Learns how many calls of a room the core has, and how many of its streams have answers to write."""
-        self._watcher.on_places(self, room, in_core, unwritten)
+    def on_places(self, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
+        """Learns how many calls of a room the core has, and how many streams have to write, or calls that wait."""
+        self._watcher.on_places(self, room, in_core, unwritten, held_up)
 
     def deliver(self, call: int, body: Answer, source: int, sent_us: int) -> None:
         """Receives the answer to a call of the core; one to a life that has just ended is dropped."""

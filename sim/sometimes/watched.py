@@ -86,8 +86,8 @@ class WatchedPoints:
     def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
         self._watcher.on_accepted_silently(shell, exchange)
 
-    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
-        self._watcher.on_places(shell, room, in_core, unwritten)
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
+        self._watcher.on_places(shell, room, in_core, unwritten, held_up)
 
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         self._watcher.on_begun(shell, policy)

@@ -524,7 +524,7 @@ class Witness:
             if request.replica_id < 0:
                 self._on_served(node_id, body)
         elif isinstance(request, ListOffsetsRequest) and isinstance(body, ListOffsetsResponse):
-            self._on_looked_up(node_id, request, body, self._asked_at.pop(exchange, 0))
+            self._on_looked_up(node, request, body, self._asked_at.pop(exchange, 0))
 
     def _note_acknowledged(self, broker: int, request: ProduceRequest, body: ProduceResponse) -> None:
         """Note which life of each topic has acknowledged the values, where a topic has several."""
@@ -566,9 +566,9 @@ class Witness:
         return reader.durable_end() > offset or reader.base_offset() > offset
 
     def _on_looked_up(
-        self, broker: int, request: ListOffsetsRequest, body: ListOffsetsResponse, committed_before: int
+        self, node: Member, request: ListOffsetsRequest, body: ListOffsetsResponse, committed_before: int
     ) -> None:
-        name = str(body.topic_partition)
+        broker, name = node.node_id, str(body.topic_partition)
         if body.error is not ErrorCode.NONE or not self.lives.is_present(broker, name):
             return
         log_start = self._log_start(broker, name)
@@ -576,10 +576,12 @@ class Witness:
         # The log may begin later than it did when the answer was made.
         if request.timestamp >= 0 and not 0 <= body.offset < log_start:
             is_readable, found = self._logs.first_as_late(broker, name, request.timestamp, log_start)
+        replica = node.core.replicas().get(body.topic_partition) if has_replicas(node.core) else None
+        epoch = -1 if replica is None else replica.leader_epoch
         self.jury.see(
             OffsetLookedUp(
                 broker, name, request.timestamp, body.offset, body.timestamp, committed_before, is_readable,
-                found,
+                found, request.current_leader_epoch, epoch,
             )
         )  # fmt: skip
 

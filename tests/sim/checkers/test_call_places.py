@@ -28,8 +28,8 @@ class PlacesOnlooker(Onlooker):
         super().__init__()
         self.places, self.jury = judged()
 
-    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
-        self.places.on_places(shell.name, room, in_core, unwritten)
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
+        self.places.on_places(shell.name, room, in_core, unwritten, held_up)
 
 
 def found_in_a_run() -> list[str]:
@@ -67,19 +67,28 @@ def test_c6_a_room_with_two_calls_has_two_in_the_core_or_to_write(
     in_core: int, unwritten: int, is_wrong: bool
 ) -> None:
     places, jury = judged()
-    places.on_places("node", a_room(2)[1], in_core, unwritten)
+    places.on_places("node", a_room(2)[1], in_core, unwritten, 0)
+    assert bool(jury.violations) is is_wrong
+
+
+@pytest.mark.parametrize(("most_calls", "is_wrong"), [(2, False), (3, True)])
+def test_c6_no_call_waits_while_there_is_a_place(most_calls: int, is_wrong: bool) -> None:
+    places, jury = judged()
+    room = a_room(2)[1]
+    room.own.most_calls = most_calls
+    places.on_places("node", room, 2, 0, 1)
     assert bool(jury.violations) is is_wrong
 
 
 def test_c6_bytes_that_stay_when_all_calls_have_ended_are_found() -> None:
     places, jury = judged()
     room = a_room(0)[1]
-    places.on_places("node", room, 0, 0)
+    places.on_places("node", room, 0, 0, 0)
     assert not jury.violations
     room.node.held_bytes = 1
-    places.on_places("node", room, 0, 0)
+    places.on_places("node", room, 0, 0, 0)
     room.own.held_bytes = 1
-    places.on_places("node", room, 0, 0)
+    places.on_places("node", room, 0, 0, 0)
     assert ["of that kind" in each.what for each in jury.violations] == [True, False]
 
 

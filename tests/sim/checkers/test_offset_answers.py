@@ -82,3 +82,13 @@ def test_a_time_begins_at_the_first_committed_record_as_late(
 
 def test_a_log_that_cannot_be_read_is_no_evidence() -> None:
     assert not broken(OffsetLookedUp(1, P, 350, 4, 400, 6, False, None))
+
+
+@pytest.mark.parametrize(("asked_epoch", "is_wrong"), [(0, False), (-1, False), (1, True)])
+def test_kip320_an_offset_is_looked_up_for_who_lives_in_the_epoch_of_the_leader(
+    asked_epoch: int, *, is_wrong: bool
+) -> None:
+    jury = Jury(ghost := Ghost(), all_checkers(ghost), now_us=lambda: 0, on_violation=lambda violation: None)
+    for sighting in (*LED, OffsetLookedUp(1, P, EARLIEST_TIMESTAMP, 2, asked_epoch=asked_epoch, epoch=0)):
+        jury.see(sighting)
+    assert [each.checker for each in jury.violations] == ["fencing"] * is_wrong

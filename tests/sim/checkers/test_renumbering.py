@@ -31,14 +31,14 @@ class Story:
         self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
         self.renumbering = Renumbering(self.jury)
 
-    def sent(self, call: int, value: str, sequence: int, epoch: int = 0) -> int:
+    def sent(self, call: int, value: str, sequence: int, epoch: int = 0, *, leader: int = 1) -> int:
         """Returns how often the rule is broken by now."""
         records = build_batch(
             [Record(offset=0, timestamp=0, key=None, value=value.encode())],
             producer_id=9, producer_epoch=epoch, base_sequence=sequence,
         )  # fmt: skip
         body = ProduceRequest(acks=-1, partitions=(ProducePartition(topic_partition=T0, records=records),))
-        self.renumbering.on_sent(CLIENT, call, body)
+        self.renumbering.on_sent(CLIENT, call, body, leader)
         return len(self.jury.violations)
 
     def answered(self, call: int, error: ErrorCode | None = ErrorCode.NONE) -> None:
@@ -115,3 +115,47 @@ def test_the_same_sequence_again_and_another_partition_break_nothing() -> None:
     assert story.sent(2, "a", 0) == 0
     story.answered(2, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
     assert story.sent(3, "b", 1) == 0
+
+
+def test_five_batches_may_be_without_an_outcome() -> None:
+    story = Story()
+    for sequence in range(5):
+        assert story.sent(sequence, f"v{sequence}", sequence) == 0
+    story.answered(3, None)
+    assert story.sent(5, "v3", 3) == 0
+    assert story.sent(6, "v5", 5) == 1
+    assert story.jury.violations[0].checker == "batches-under-way"
+
+
+def test_a_sixth_may_follow_once_the_oldest_are_known_to_be_there() -> None:
+    story = Story()
+    for sequence in range(5):
+        story.sent(sequence, f"v{sequence}", sequence)
+    story.answered(1)
+    assert story.sent(5, "v5", 5) == story.sent(6, "v6", 6) == 0
+    assert story.sent(7, "v7", 7) == 1
+
+
+def test_those_of_another_epoch_and_those_that_may_be_split_do_not_count() -> None:
+    story = Story()
+    for sequence in range(5):
+        story.sent(sequence, f"v{sequence}", sequence)
+    story.answered(4, ErrorCode.MESSAGE_TOO_LARGE)
+    assert story.sent(5, "half", 4) == story.sent(6, "other half", 5) == 0
+    assert story.sent(7, "new", 0, epoch=1) == 0
+
+
+def test_batches_are_under_way_to_one_leader_at_a_time() -> None:
+    story = Story()
+    story.sent(1, "a", 0)
+    assert story.sent(2, "b", 1, leader=2) == 1
+    assert story.jury.violations[0].checker == "one-leader-asked"
+
+
+def test_the_next_leader_is_asked_once_all_answers_of_the_last_one_are_known() -> None:
+    story = Story()
+    story.sent(1, "a", 0)
+    story.sent(2, "b", 1)
+    story.answered(1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    story.answered(2, None)
+    assert story.sent(3, "a", 0, leader=2) == story.sent(4, "b", 1, leader=2) == 0

@@ -152,7 +152,7 @@ class Onlooker:
     def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
         return
 
-    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int) -> None:
+    def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
         return
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
