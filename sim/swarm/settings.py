@@ -30,7 +30,8 @@ _LIMITS = (
     (20, "fetch.max.bytes", 1 * _KIB, 1_024 * _KIB),
     (30, "max.fetch.wait.ms", 50, 1_000),
     (40, "replica.high.watermark.checkpoint.interval.ms", 100, 5_000),
-    (40, "log.flush.offset.checkpoint.interval.ms", 100, 12_000),
+    # A checkpoint is to be older than a truncation, and younger than a flush of what that takes.
+    (70, "log.flush.offset.checkpoint.interval.ms", 50, 4_000),
     (40, "log.flush.start.offset.checkpoint.interval.ms", 100, 12_000),
     (20, "log.flush.scheduler.interval.ms", 50, 2_000),
     (60, "controller.quorum.fetch.max.bytes", 500, 8 * _KIB),
