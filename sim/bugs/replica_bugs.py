@@ -122,6 +122,13 @@ REPLICA_BUGS: tuple[Bug, ...] = (
         "too-few-in-sync",
     ),
     _bug(
+        "leader-appends-with-too-few",
+        "Records for all in-sync replicas are appended although too few are in sync (PRO-2).",
+        "leader_appends:LeaderAppends.check_enough_in_sync",
+        _says(None),
+        "too-few-in-sync",
+    ),
+    _bug(
         "leader-takes-silence-for-refusal",
         "A proposal whose answer is lost is withdrawn, although the controller may have accepted it (ISR-6).",
         "isr_changes:IsrChanges._retry_later",

@@ -137,6 +137,13 @@ STORAGE_BUGS: tuple[Bug, ...] = (
         _keeps_empty_epochs,
     ),
     _bug(
+        "truncation-keeps-checkpoint",
+        "After a truncation the log is appended to while its checkpoint has the recovery point of before (RT16).",
+        "log.appends:Appends._lower_checkpoint",
+        _says(None),
+        found_by="truncation-keeps-checkpoint",
+    ),
+    _bug(
         "epoch-file-not-synced",
         "The file of leader epochs is renamed before it is synced, so that a power loss tears it (KAFKA-16541).",
         "disk.checkpoints:LeaderEpochCheckpoint.write",
