@@ -85,6 +85,11 @@ _RETRIABLE = frozenset(
 )
 
 
+# The refusals that name the leader, which clients believe (KIP-951). Any other may come from a broker that knows an
+# earlier topic of the name only.
+NAMES_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
 class ClusterError(Exception):
     """A refused request: `code` is Kafka's error code, `detail` says in words what was refused."""
 

@@ -76,8 +76,8 @@ class _Position:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FetchCall:
     leader: int
-    # The positions fetched for, each with the offset that was asked for.
-    asked: dict[TopicPartition, tuple[_Position, int]]
+    # The positions fetched for, each with the offset and the topic's id that were asked for.
+    asked: dict[TopicPartition, tuple[_Position, int, str]]
 
 
 @final
@@ -240,15 +240,16 @@ class ConsumerCore:
         assert leader_id not in self._busy_leaders, (leader_id, self._busy_leaders)
         call = self._take_call()
         partitions = []
-        offsets: dict[TopicPartition, tuple[_Position, int]] = {}
+        offsets: dict[TopicPartition, tuple[_Position, int, str]] = {}
         for position, leader in asked:
             assert position.offset is not None
             position.is_fetching = True
-            offsets[position.topic_partition] = (position, position.offset)
+            topic_id = self.metadata.cache.topic_id(position.topic_partition.topic)
+            offsets[position.topic_partition] = (position, position.offset, topic_id)
             partitions.append(
                 FetchPartition(
                     topic_partition=position.topic_partition,
-                    topic_id=self.metadata.cache.topic_id(position.topic_partition.topic),
+                    topic_id=topic_id,
                     fetch_offset=position.offset,
                     current_leader_epoch=leader.leader_epoch,
                     last_fetched_epoch=position.last_fetched_epoch,
@@ -329,7 +330,7 @@ class ConsumerCore:
         if isinstance(body, FetchResponse):
             answers = {answer.topic_partition: answer for answer in body.partitions}
         effects: list[ConsumerEffect] = []
-        for topic_partition, (position, asked_offset) in fetch.asked.items():
+        for topic_partition, (position, asked_offset, topic_id) in fetch.asked.items():
             assert position.is_fetching, (topic_partition, asked_offset)
             position.is_fetching = False
             if not self._is_current(position, asked_offset):
@@ -339,7 +340,7 @@ class ConsumerCore:
                 effects += self._on_error(now_ms, position, error)
             elif answer is not None:
                 # A leader may leave out partitions for which it has nothing new.
-                effects += self._on_partition(now_ms, position, answer, len(answers))
+                effects += self._on_partition(now_ms, position, topic_id, answer, len(answers))
         return effects
 
     def _is_current(self, position: _Position, asked_offset: int) -> bool:
@@ -348,12 +349,12 @@ class ConsumerCore:
         return is_assigned and not position.is_paused and position.offset == asked_offset
 
     def _on_partition(
-        self, now_ms: int, position: _Position, answer: FetchPartitionResponse, shares: int
+        self, now_ms: int, position: _Position, topic_id: str, answer: FetchPartitionResponse, shares: int
     ) -> list[ConsumerEffect]:
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._on_out_of_range(position)
         if answer.error is not ErrorCode.NONE:
-            is_news = self.metadata.cache.hint(answer.topic_partition, answer.leader_id, answer.leader_epoch)
+            is_news = self.metadata.cache.hint(answer, topic_id)
             return [] if is_news else self._on_error(now_ms, position, answer.error)
         if answer.diverging is not None:
             return self._on_diverging(position, answer.diverging)

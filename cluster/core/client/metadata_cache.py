@@ -11,14 +11,16 @@ from typing import final
 
 from cluster.core import fencing
 from cluster.core.effects import BOOTSTRAP, Effect, LearnEndpoint, Send
-from cluster.core.errors import ErrorCode
+from cluster.core.errors import NAMES_LEADER, ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import (
     NO_LEADER,
     NO_TOPIC_ID,
     BrokerEndpoint,
+    FetchPartitionResponse,
     MetadataRequest,
     MetadataResponse,
+    ProducePartitionResponse,
     ResponseBody,
     TopicMetadata,
     TopicPartition,
@@ -103,15 +105,25 @@ class MetadataCache:
                     leader=partition.leader, leader_epoch=partition.leader_epoch
                 )
 
-    def hint(self, topic_partition: TopicPartition, leader: int, leader_epoch: int) -> bool:
-        """Takes over a newer leader that a refusal named (KIP-951); returns whether it is new and its address known."""
-        known = self.topics.get(topic_partition.topic)
-        old = None if known is None else known.leaders.get(topic_partition.partition)
-        if known is None or old is None or leader == NO_LEADER or leader_epoch <= old.leader_epoch:
+    def hint(self, refusal: ProducePartitionResponse | FetchPartitionResponse, topic_id: str) -> bool:
+        """Takes over a newer leader that a refusal names (KIP-951); returns whether it is new and its address known.
+
+        `topic_id` is the one that the request has named: leaders of an earlier topic of the name are no news.
+        """
+        number = refusal.topic_partition.partition
+        known = self.topics.get(refusal.topic_partition.topic)
+        if (
+            known is None
+            or refusal.error not in NAMES_LEADER
+            or not fencing.is_same_topic(topic_id, known.topic_id)
+        ):
             return False
-        known.leaders[topic_partition.partition] = LeaderAndEpoch(leader=leader, leader_epoch=leader_epoch)
+        old = known.leaders.get(number)
+        if old is None or refusal.leader_id == NO_LEADER or refusal.leader_epoch <= old.leader_epoch:
+            return False
+        known.leaders[number] = LeaderAndEpoch(leader=refusal.leader_id, leader_epoch=refusal.leader_epoch)
         self._forget_lists()
-        return leader in self.brokers
+        return refusal.leader_id in self.brokers
 
     def leader(self, topic_partition: TopicPartition) -> LeaderAndEpoch | None:
         """Returns the partition's leader; None where it has none, or none whose address is known."""

@@ -505,7 +505,7 @@ class ProducerCore:
         assert not batch.is_done, batch.number
         batch.retry_at_ms = now_ms + self.config.retry_backoff_ms
         if result.error not in NO_NEWS_OF_LEADERS:
-            if self.metadata.cache.hint(result.topic_partition, result.leader_id, result.leader_epoch):
+            if self.metadata.cache.hint(result, queue.topic_id):
                 # The leader is known, so there is no reason to wait (KIP-951).
                 batch.retry_at_ms = now_ms
             else:

@@ -6,7 +6,7 @@ from typing import final
 
 from cluster.core import fencing
 from cluster.core.config import BrokerConfig
-from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.errors import NAMES_LEADER, ClusterError, ErrorCode
 from cluster.core.messages import (
     NO_BROKER_EPOCH,
     NO_EPOCH,
@@ -101,8 +101,10 @@ class ReplicaContext:
             ]
         )
 
-    def leader_hint(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """Returns (leader, leader epoch), for a client that asked the wrong broker."""
+    def leader_hint(self, topic_partition: TopicPartition, error: ErrorCode) -> tuple[int, int]:
+        """Returns (leader, leader epoch), for a client that asked the wrong broker; none with another error."""
+        if error not in NAMES_LEADER:
+            return NO_LEADER, NO_EPOCH
         registration = self.metadata.image.partition(topic_partition)
         if registration is None:
             return NO_LEADER, NO_EPOCH

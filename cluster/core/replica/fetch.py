@@ -449,7 +449,7 @@ class FetchHandler:
         """Returns the answer with the error; OFFSET_OUT_OF_RANGE carries the marks that a follower needs (FET-11)."""
         if replica is not None and error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._report(replica, asked, error=error)
-        leader_id, leader_epoch = self._context.leader_hint(asked.topic_partition)
+        leader_id, leader_epoch = self._context.leader_hint(asked.topic_partition, error)
         return FetchPartitionResponse(
             topic_partition=asked.topic_partition, error=error, leader_id=leader_id, leader_epoch=leader_epoch
         )

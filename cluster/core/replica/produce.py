@@ -131,7 +131,7 @@ class ProduceHandler:
     def _refusal(
         self, topic_partition: TopicPartition, error: ErrorCode, message: str
     ) -> ProducePartitionResponse:
-        leader_id, leader_epoch = self._context.leader_hint(topic_partition)
+        leader_id, leader_epoch = self._context.leader_hint(topic_partition, error)
         return ProducePartitionResponse(
             topic_partition=topic_partition,
             error=error,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -348,6 +349,18 @@ def test_leader_hint_is_followed_at_once() -> None:
     hint = fetched(fetch, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=2, leader_epoch=4)
     (again,) = fetches(consumer.step(0, hint))
     assert again.to == 2
+
+
+def test_kip_516_a_leader_of_the_topic_before_it_was_created_again_is_not_followed() -> None:
+    consumer, cluster, (fetch,) = reading(0)
+    cluster.broker_count = 2
+    (topic,) = cluster.metadata(("t",)).topics
+    created_again = replace(topic, topic_id="2e" * 16)
+    consumer.metadata.cache.update(
+        replace(cluster.metadata(("t",)), topics=(created_again,), metadata_offset=99)
+    )
+    refusal = fetched(fetch, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=2, leader_epoch=4)
+    assert not fetches(consumer.step(0, refusal))
 
 
 def test_unanswered_fetch_is_asked_again_after_the_back_off() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cluster.core.client.metadata_cache import MetadataCache, MetadataUpdater
 from cluster.core.effects import BOOTSTRAP
 from cluster.core.errors import ErrorCode
@@ -10,16 +12,18 @@ from cluster.core.messages import (
     BrokerEndpoint,
     MetadataResponse,
     PartitionMetadata,
+    ProducePartitionResponse,
     TopicMetadata,
     TopicPartition,
 )
 
 T0 = TopicPartition("t", 0)
+TOPIC_ID = "1f" * 16
 BROKERS = tuple(BrokerEndpoint(broker_id=number, host="h", port=number) for number in (1, 2))
 
 
 def answer(
-    leader: int, leader_epoch: int, *, metadata_offset: int = -1, topic_id: str = "1f" * 16
+    leader: int, leader_epoch: int, *, metadata_offset: int = -1, topic_id: str = TOPIC_ID
 ) -> MetadataResponse:
     partition = PartitionMetadata(
         partition=0, leader=leader, leader_epoch=leader_epoch, replicas=(1, 2), isr=(1, 2)
@@ -28,6 +32,15 @@ def answer(
         brokers=BROKERS,
         topics=(TopicMetadata(name="t", topic_id=topic_id, partitions=(partition,)),),
         metadata_offset=metadata_offset,
+    )
+
+
+def refusal(leader: int, leader_epoch: int) -> ProducePartitionResponse:
+    return ProducePartitionResponse(
+        topic_partition=T0,
+        error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        leader_id=leader,
+        leader_epoch=leader_epoch,
     )
 
 
@@ -62,7 +75,7 @@ def test_kip_951_a_leader_that_a_refusal_has_named_is_not_taken_back_by_a_view_f
     None
 ):
     cache = cache_of(answer(1, 0, metadata_offset=9))
-    assert cache.hint(T0, 2, 1)
+    assert cache.hint(refusal(2, 1), TOPIC_ID)
     cache.update(answer(1, 0, metadata_offset=10))
     assert leader_of(cache) == 2
 
@@ -77,9 +90,22 @@ def test_kip_516_a_broker_that_lags_does_not_bring_back_a_deleted_topic_with_hig
 def test_a_hint_is_new_only_with_a_newer_epoch() -> None:
     """A produce or fetch answer may name the new leader (KIP-951)."""
     cache = cache_of(answer(1, 3))
-    assert not cache.hint(T0, 2, 3)
-    assert cache.hint(T0, 2, 4)
+    assert not cache.hint(refusal(2, 3), TOPIC_ID)
+    assert cache.hint(refusal(2, 4), TOPIC_ID)
     assert leader_of(cache) == 2
+
+
+def test_kip_951_no_other_refusal_names_a_leader() -> None:
+    """A broker that lags refuses a topic that was created again: the leader that it knows is the earlier one's."""
+    cache = cache_of(answer(1, 0))
+    assert not cache.hint(replace(refusal(2, 4), error=ErrorCode.INCONSISTENT_TOPIC_ID), TOPIC_ID)
+    assert leader_of(cache) == 1
+
+
+def test_kip_516_the_leader_of_a_topic_that_was_asked_for_before_it_was_created_again_is_no_news() -> None:
+    cache = cache_of(answer(1, 0, metadata_offset=10, topic_id="2e" * 16))
+    assert not cache.hint(refusal(2, 4), TOPIC_ID)
+    assert leader_of(cache) == 1
 
 
 def test_leader_without_an_address_is_none() -> None:

@@ -11,6 +11,8 @@ from cluster.core.effects import Effect
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     EARLIEST_TIMESTAMP,
+    NO_EPOCH,
+    NO_LEADER,
     NO_TOPIC_ID,
     AlterPartitionRequest,
     FetchRequest,
@@ -82,6 +84,17 @@ def test_c1_a_leader_that_lags_refuses_the_fetch_for_the_topic_it_does_not_know_
     setup = leading()
     assert setup.fetch(2, 0, topic_id=NEW).error is ErrorCode.INCONSISTENT_TOPIC_ID
     assert setup.leader.followers[2].log_end_offset == -1
+
+
+def test_kip_951_a_broker_that_lags_names_no_leader_of_the_topic_that_it_knows() -> None:
+    """A client that believed its epoch, which may be higher, would never again ask the leader of the new topic."""
+    setup = leading()
+    asked = ProducePartition(topic_partition=T0, topic_id=NEW, records=batch(b"a"))
+    refused = produced(setup.request(ProduceRequest(acks=-1, timeout_ms=1_000, partitions=(asked,))))
+    assert refused is not None
+    for answer in (refused, setup.fetch(-1, 0, topic_id=NEW)):
+        assert answer.error is ErrorCode.INCONSISTENT_TOPIC_ID
+        assert (answer.leader_id, answer.leader_epoch) == (NO_LEADER, NO_EPOCH)
 
 
 def test_c1_a_refused_follower_waits_and_asks_again() -> None:
