@@ -262,16 +262,25 @@ class Ghost:
         """
         if isinstance(sighting, Loaded | EpochsSeen) and not partition.unjudged:
             self._look_for_damage(partition, sighting)
-        if isinstance(sighting, Died) and sighting.damage and partition.unjudged:
-            # What this disk held is not known any more: it may have been the only one with any of the records.
-            self.excuses.append(
-                Excuse(partition.name, 0, NO_END, f"{partition.unjudged}; then {sighting.damage}")
-            )
+        if partition.unjudged:
+            self._excuse_all_by(partition, sighting)
         if partition.unjudged and isinstance(sighting, Elected | IsrChanged):
             partition.isr = sighting.isr
             if isinstance(sighting, Elected):
                 partition.leader, partition.epoch = sighting.leader, sighting.epoch
         return bool(partition.unjudged)
+
+    def _excuse_all_by(self, partition: PartitionGhost, sighting: Sighting) -> None:
+        """Excuse all records of a partition that is judged no more, if what happens may have lost any of them."""
+        why = ""
+        if isinstance(sighting, Died) and sighting.damage:
+            # What this disk held is not known any more: it may have been the only one with any of the records.
+            why = sighting.damage
+        elif isinstance(sighting, Elected) and sighting.is_allowed and not sighting.clean:
+            # Nor is it known where the log of the new leader ends.
+            why = f"unclean election of broker {sighting.leader}"
+        if why:
+            self.excuses.append(Excuse(partition.name, 0, NO_END, f"{partition.unjudged}; then {why}"))
 
     def give_up_at_once(self, partition: PartitionGhost, broker: int, damage: str) -> None:
         """Stop judging a partition because a broker's disk holds something else than what was synced.

@@ -10,6 +10,7 @@ from sim.checkers.sightings import (
     Appended,
     Created,
     Died,
+    Elected,
     EpochsSeen,
     HighWatermark,
     IsrChanged,
@@ -148,6 +149,17 @@ def test_a_disk_that_is_lost_after_its_log_had_a_hole_excuses_all_records() -> N
     assert [excuse.start for excuse in jury.ghost.excuses] == [2]
     jury.see(Died(2, P, True, (), 0, "a disk was replaced by an empty one"))
     assert [excuse.start for excuse in jury.ghost.excuses] == [2, 0]
+
+
+@pytest.mark.parametrize(("is_clean", "starts"), [(False, [2, 0]), (True, [2])])
+def test_an_unclean_election_after_a_log_had_a_hole_excuses_all_records(
+    is_clean: bool, starts: list[int]
+) -> None:
+    """Nobody knows any more where the log of the new leader ends."""
+    left = (*marks(0, 2), *marks(3, 5))
+    jury = jury_of(*QUIET, Died(2, P, True, left, 0, DECEIVED), Loaded(2, P, left, ""))
+    jury.see(Elected(P, 3, 1, (3,), is_clean, is_allowed=True))
+    assert [excuse.start for excuse in jury.ghost.excuses] == starts
 
 
 def test_a_follower_that_was_cut_at_the_start_of_its_leaders_log_may_differ_before_it() -> None:
