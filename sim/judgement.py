@@ -119,6 +119,13 @@ class Convergence:
                 position, ghost = consumer.positions.get(partition, -1), self._jury.ghost.partition(partition)
                 if position < ghost.truth.end and not ghost.unjudged:
                     return f"{consumer.name} has read {partition} up to {max(position, 0)} only"
+        return self._fenced()
+
+    def _fenced(self) -> str:
+        """Returns which broker is not unfenced in its present life, in words; it may have no partition."""
+        for node in self._cluster.brokers.values():
+            if node.is_up and isinstance(node.core, Broker) and not node.core.lifecycle.is_unfenced:
+                return f"{node.name} is fenced"
         return ""
 
     def _partition_lacks(self, topic_partition: TopicPartition) -> str:

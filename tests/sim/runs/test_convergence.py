@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sim.judgement import MOST_WAITS, Convergence
 from sim.run import Run
 from sim.scenario.loading import parse_scenario
@@ -55,3 +57,22 @@ def test_a_cluster_that_does_not_come_to_rest_is_judged_after_some_times_its_tim
     found, took_s = rest_of(300_000, comes_back=True, rate=80)
     assert len(found) == 1
     assert took_s == 0.3 * MOST_WAITS
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_broker_without_partitions_that_cannot_register_again_is_judged_too(*, is_away: bool) -> None:
+    """Nobody else would notice: its session is not over, and no replica waits for it."""
+    run = Run(parse_scenario(TEXT.replace("RATE", "1").replace("brokers: 2", "brokers: 3")), 1)
+    run.begin()
+    run.world.run_to(1_500_000)
+    assert 2 not in run.jury.ghost.partition("t-0").isr
+    if is_away:
+        run.cluster.controller.crash()
+    run.cluster.brokers[2].crash()
+    run.world.run_to(3_000_000)
+    run.cluster.brokers[2].start()
+    for producer in run.cluster.producers:
+        producer.finish()
+    Convergence(run.cluster, run.jury, run.chronicle, run.witness.lives).await_rest(12_000_000)
+    found = [each.what for each in run.jury.violations if each.checker == "convergence"]
+    assert [each.rpartition("healed ")[2] for each in found] == (["broker-2 is fenced"] if is_away else [])
