@@ -55,7 +55,20 @@ def perturbed_request(buggify: Buggify, place: str, body: RequestBody) -> Reques
         return replace(body, timeout_ms=1) if is_hasty else body
     if isinstance(body, FetchMetadataRequest) and buggify.fires("metadata-asks-for-one-batch", place):
         return replace(body, max_bytes=1)
+    if isinstance(body, AlterPartitionRequest):
+        return _proposal(buggify, place, body)
     return body
+
+
+def _proposal(buggify: Buggify, place: str, body: AlterPartitionRequest) -> AlterPartitionRequest:
+    """Returns the proposal, which may name one of the followers in the life before its present one."""
+    followers = [each for each in body.new_isr if each.broker_id != body.broker_id and each.broker_epoch > 0]
+    point = "proposal-of-an-earlier-life"
+    if not followers or not buggify.fires(point, place):
+        return body
+    chosen = followers[buggify.between(0, len(followers) - 1, point, place)]
+    earlier = replace(chosen, broker_epoch=chosen.broker_epoch - 1)
+    return replace(body, new_isr=tuple([earlier if each is chosen else each for each in body.new_isr]))
 
 
 def _fetch(buggify: Buggify, place: str, body: FetchRequest) -> FetchRequest:

@@ -99,6 +99,11 @@ _MESSAGES = _of(
         5,
         "a producer wants to know after a millisecond that its records are not replicated",
     ),
+    (
+        "proposal-of-an-earlier-life",
+        25,
+        "a proposed in-sync set names a follower in the life before its present one, and is refused",
+    ),
     ("heartbeat-twice", 25, "the controller gets a heartbeat again"),
     ("proposal-twice", 50, "the controller gets a proposed in-sync set again"),
     ("registration-twice", 25, "the controller gets a registration again"),

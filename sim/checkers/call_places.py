@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import final
 
-from cluster.core.connection.rooms import Limit, Room
+from cluster.core.connection.rooms import Limit, NodeLimit, Room
 from sim.checkers.base import Jury
 
 
@@ -37,6 +37,9 @@ class CallPlaces:
             self._report(node, f"holds {own.calls} places for {in_core} calls: all other answers are written")
         elif held_up and _has_room(own) and _has_room(all_of_node):
             self._report(node, f"lets calls wait, and has {own.calls} of {own.most_calls} places taken")
+        elif _waits_in_vain(all_of_node):
+            what = f"and has {all_of_node.calls} of {all_of_node.most_calls} places of that kind taken"
+            self._report(node, f"lets the calls of another connection wait, {what}")
         elif own.calls == 0 != own.held_bytes:
             self._report(node, f"holds {own.held_bytes} bytes for a connection without any call")
         elif all_of_node.calls == 0 != all_of_node.held_bytes:
@@ -53,6 +56,12 @@ class CallPlaces:
 
     def _report(self, node: str, what: str) -> None:
         self._jury.report(self.name, f"{node} {what}")
+
+
+def _waits_in_vain(node: NodeLimit) -> bool:
+    """Whether the connection that waits longest for the limit of a node could go on: those behind it wait for it."""
+    first = next(iter(node.waiting), None)
+    return first is not None and _has_room(first.own) and _has_room(node)
 
 
 def _has_room(limit: Limit) -> bool:

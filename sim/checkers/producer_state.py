@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from storage.batch import RecordBatch
+from storage.batch.record import add_to_sequence
 
 NAME = "producer-state"
+# The batches of a producer that a broker remembers.
+_MOST_BATCHES = 5
+# A start looks for them among the last batches of the log, of which there may be many: at least among so many.
+_LOOKED_BACK = 20
 
 
 class LastBatch(NamedTuple):
@@ -25,6 +30,42 @@ def last_batches(batches: Iterable[RecordBatch], log_start: int) -> dict[int, La
         if batch.has_producer_id and not batch.is_control and batch.last_offset >= log_start:
             found[batch.producer_id] = LastBatch(batch.producer_epoch, batch.last_sequence, batch.last_offset)
     return found
+
+
+def recent_ends(batches: Sequence[RecordBatch], log_start: int) -> dict[int, tuple[int, ...]]:
+    """Returns the last offsets of up to five batches that end a log, by producer id.
+
+    They follow each other without a gap in sequences, in one producer epoch, and none begins below the log's start.
+    """
+    found: dict[int, list[RecordBatch]] = {}
+    for batch in batches[-_LOOKED_BACK:]:
+        if not batch.has_producer_id or batch.is_control or batch.base_offset < log_start:
+            continue
+        known = found.setdefault(batch.producer_id, [])
+        if known and not _follows(known[-1], batch):
+            known.clear()
+        known.append(batch)
+    return {
+        producer: tuple([each.last_offset for each in known[-_MOST_BATCHES:]])
+        for producer, known in found.items()
+    }
+
+
+def _follows(before: RecordBatch, batch: RecordBatch) -> bool:
+    is_next = batch.base_sequence == add_to_sequence(before.last_sequence, 1)
+    return is_next and batch.producer_epoch == before.producer_epoch
+
+
+def recent_findings(held: Mapping[int, Sequence[int]], logged: Mapping[int, Sequence[int]]) -> Iterator[str]:
+    """Yields where a broker would not know a retry of one of a producer's last five batches.
+
+    `held` has the last offsets of the batches that it remembers, `logged` those that end its log.
+    """
+    for producer, ends in logged.items():
+        known = held.get(producer, ())
+        # That the last batch is another one, or that there is none, is told by `producer_state_findings`.
+        if known and known[-1] == ends[-1] and list(known[-len(ends) :]) != list(ends):
+            yield f"remembers the batches up to {list(known)} of producer {producer}; its log has {list(ends)}"
 
 
 def producer_state_findings(

@@ -103,9 +103,9 @@ class Listener:
         self.answered: list[tuple[Channel, IncomingCall, bytes]] = []
 
     def limit_calls(self, most_calls: int) -> None:
-        """Take so many calls at a time on each stream, and twice as many on all streams of a kind."""
+        """Take so many calls at a time on each stream, and on all streams of a kind together, but for one on each."""
         assert not self._streams, len(self._streams)
-        self.rooms = Rooms(most_calls=most_calls, node_calls=2 * most_calls)
+        self.rooms = Rooms(most_calls=most_calls, node_calls=most_calls)
 
     def places(self) -> list[tuple[str, Limit, list[Room]]]:
         """Returns each kind of stream with the limit of the whole node and the rooms of its connections."""

@@ -40,6 +40,8 @@ _DELETABLE_PERCENT = 40
 _BUGGIFIED_PERCENT = 50
 _POINT_PERCENT = 25
 _STRAY_PERCENT = 70
+# So are those that nothing else brings about: refused proposals, and nodes whose limits of calls are reached.
+_OFTEN_PERCENTS = {"proposal-of-an-earlier-life": 60, "few-places": 50}
 
 
 @final
@@ -123,7 +125,8 @@ def _buggify(choices: Choices, is_on: bool | None) -> Part:
     if not (choices.chance(_BUGGIFIED_PERCENT, "is on") if is_on is None else is_on):
         return {}
     percents = {
-        name: _STRAY_PERCENT if point.port == "strays" else _POINT_PERCENT for name, point in POINTS.items()
+        name: _STRAY_PERCENT if point.port == "strays" else _OFTEN_PERCENTS.get(name, _POINT_PERCENT)
+        for name, point in POINTS.items()
     }
     points = [name for name, percent in percents.items() if choices.chance(percent, name)]
     return {"buggify": {"points": points}} if points else {}

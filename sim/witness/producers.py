@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, final
 
 from sim.checkers.base import Jury
-from sim.checkers.producer_state import NAME, LastBatch, last_batches, producer_state_findings
+from sim.checkers.producer_state import (
+    NAME,
+    LastBatch,
+    last_batches,
+    producer_state_findings,
+    recent_ends,
+    recent_findings,
+)
 from sim.witness.disk_logs import DiskLogs
+
+
+class Remembered(Protocol):
+    """What a log remembers of one batch."""
+
+    @property
+    def last_offset(self) -> int: ...
 
 
 class Entry(Protocol):
@@ -24,6 +38,9 @@ class Entry(Protocol):
 
     @property
     def is_empty(self) -> bool: ...
+
+    @property
+    def batch_metadata(self) -> Sequence[Remembered]: ...
 
 
 class Producers(Protocol):
@@ -67,6 +84,17 @@ class ProducerStates:
         held = _held(log.producers.producers)
         for what in producer_state_findings(held, logged, log.log_start_offset, may_expire=self._may_expire):
             self._jury.report(NAME, f"{partition}: broker {broker} {what}")
+        # Who has expired, and is known again, is known by what came since.
+        if not self._may_expire:
+            recent = recent_ends(batches, log.log_start_offset)
+            for what in recent_findings(_held_ends(log.producers.producers), recent):
+                self._jury.report(NAME, f"{partition}: broker {broker} {what}")
+
+
+def _held_ends(entries: Mapping[int, Entry]) -> dict[int, list[int]]:
+    return {
+        producer: [each.last_offset for each in entry.batch_metadata] for producer, entry in entries.items()
+    }
 
 
 def _held(entries: Mapping[int, Entry]) -> dict[int, LastBatch]:

@@ -12,6 +12,8 @@ from sim.swarm.profiles import Profile, may_lose_writes
 
 # How long a process is down, in milliseconds: also less than a session, and much longer.
 DOWN_MS = (1, 50, 300, 800, 800, 3_000, 3_000, 8_000)
+# The family of faults that strike when nothing aims at what they take away any more, so early that clients go on.
+LAST = "last"
 # How long a link or a process is away: parts and multiples of a session of 1.8 s.
 AWAY_MS = (100, 500, 1_000, 1_800, 2_500, 5_400)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.catalogue import FAULTS
-from sim.swarm.plans.ground import Fault, Ground
+from sim.swarm.plans.ground import LAST, Fault, Ground
 from sim.swarm.plans.shapes import AIMED, Shape
 from sim.swarm.profiles import Profile
 
@@ -79,7 +79,7 @@ def _all(ground: Ground, shape: Shape, choices: Choices, end_ms: int) -> Iterato
             each = own.within(number)
             steps = fault.draw(ground, each)
             last_ms = max(first_ms, end_ms - _LAST_MS - fault.lasts_ms)
-            at_ms = each.between(first_ms, last_ms, "at")
+            at_ms = last_ms if fault.family == LAST else each.between(first_ms, last_ms, "at")
             if steps:
                 yield Strike(at_ms, each.below(1 << 30, "rank"), fault.name, steps)
 
@@ -88,6 +88,9 @@ def _count(fault: Fault, shape: Shape, choices: Choices, profile: Profile) -> in
     """Returns how often a kind strikes in this plan: not at all unless it is on in this seed."""
     if fault.family == "controller":
         percent = fault.percent if profile is Profile.EDGE else 0
+    elif fault.family == LAST:
+        # In small plans nothing is to hide what the one fault, or the two, have done.
+        percent = fault.percent if shape.most > 2 else 0
     else:
         percent = min(100, fault.percent * shape.weights.get(fault.family, shape.others) // 100)
     if not choices.chance(percent, "on"):
@@ -96,17 +99,22 @@ def _count(fault: Fault, shape: Shape, choices: Choices, profile: Profile) -> in
 
 
 def _spread(drawn: list[Strike], most: int) -> list[Strike]:
-    """Returns at most so many of the faults, those of lowest rank, in order of time. The controller's absence stays."""
-    away = [strike for strike in drawn if strike.kind == "controller-away"]
-    others = [strike for strike in drawn if strike.kind != "controller-away"]
-    others.sort(key=lambda strike: strike.rank)
-    return sorted((*away, *others[:most]))
+    """Returns at most so many of the faults, those of lowest rank, in order of time, beside those that stay."""
+    staying, others = _apart(drawn)
+    return sorted((*staying, *others[:most]))
+
+
+def _apart(strikes: list[Strike]) -> tuple[list[Strike], list[Strike]]:
+    """Returns the faults that no other ones displace, as the controller's absence, and the others by their rank."""
+    staying = [strike for strike in strikes if FAULTS[strike.kind].family in ("controller", LAST)]
+    others = [strike for strike in strikes if strike not in staying]
+    return staying, sorted(others, key=lambda strike: strike.rank)
 
 
 def _in_turn(kept: list[Strike], first_ms: int, end_ms: int) -> list[Strike]:
-    """Returns the faults one after the other, as far as there is time for them; the controller's absence stays."""
-    away = [strike for strike in kept if strike.kind == "controller-away"]
-    others = sorted((strike for strike in kept if strike not in away), key=lambda strike: strike.rank)
+    """Returns the faults one after the other, as far as there is time for them, beside those that stay."""
+    staying, others = _apart(kept)
+    end_ms = min([end_ms, *[strike.at_ms for strike in staying if FAULTS[strike.kind].family == LAST]])
     at_ms, placed = first_ms, [strike._replace(at_ms=first_ms) for strike in others[:1]]
     for before, strike in pairwise(others):
         at_ms += FAULTS[before.kind].lasts_ms
@@ -114,4 +122,4 @@ def _in_turn(kept: list[Strike], first_ms: int, end_ms: int) -> list[Strike]:
             break
         placed.append(strike._replace(at_ms=at_ms))
     assert len(placed) <= len(others), (placed, others)
-    return sorted((*away, *placed))
+    return sorted((*staying, *placed))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
-from sim.swarm.plans.ground import Fault, Ground
+from sim.swarm.plans.ground import LAST, Fault, Ground, has_lasting
 from sim.swarm.workload import BATCH_OVERHEAD_BYTES
 
 _LEAST_SEGMENT_BYTES = 1_024
+# The clients of a topic that comes back have so long to find it, and to use it.
+_CLIENTS_GO_ON_MS = 1_500
 _CHANGES: tuple[Part, ...] = (
     {"segment.bytes": 16_384}, {"segment.ms": 500}, {"retention.ms": 300},
     {"retention.ms": 60_000}, {"retention.bytes": 5_000}, {"retention.bytes": ""}, {"index.interval.bytes": 100},
@@ -30,6 +32,13 @@ def _create_again(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a topic that is deleted, and created again at once or soon after."""
     name = choices.pick(ground.deletable, "topic")
     again: Part = {"at": f"+{choices.pick((0, 50, 500, 2_000), 'gap')}ms", "create_topic": name}
+    return [{"delete_topic": name}, again]
+
+
+def _again_at_the_end(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns the end of a topic at which other faults have aimed, under the hands of its clients, and its return."""
+    name = choices.pick(ground.lasting, "topic")
+    again: Part = {"at": f"+{choices.pick((0, 200, 800), 'gap')}ms", "create_topic": name}
     return [{"delete_topic": name}, again]
 
 
@@ -60,6 +69,15 @@ TOPICS = (
     Fault(name="create-topic", family="topic", percent=80, most=2, draw=_create, is_possible=_deletable),
     Fault(
         name="create-again", family="topic", percent=60, most=2, draw=_create_again, is_possible=_deletable
+    ),
+    Fault(
+        name="again-at-the-end",
+        family=LAST,
+        percent=25,
+        most=1,
+        draw=_again_at_the_end,
+        is_possible=has_lasting,
+        lasts_ms=_CLIENTS_GO_ON_MS,
     ),
     Fault(name="alter-topic", family="topic", percent=30, most=2, draw=_alter),
     Fault(name="lag-metadata", family="topic", percent=40, most=3, draw=_lag),

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from cluster.core.effects import RunJob
 from cluster.core.events import JobDone, TimerFired, TransportError
 from cluster.core.messages import (
+    AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    IsrMember,
     MetadataResponse,
     ProduceRequest,
     TopicMetadata,
@@ -272,6 +275,20 @@ def test_only_who_waits_for_replication_gives_it_up_early() -> None:
     for acks, timeout_ms in ((-1, 1), (1, 30_000), (0, 30_000)):
         found = points.request(ProduceRequest(acks=acks, partitions=()))
         assert isinstance(found, ProduceRequest) and found.timeout_ms == timeout_ms
+
+
+def test_a_proposal_names_an_earlier_life_of_a_follower_never_of_the_leader_itself() -> None:
+    members = (IsrMember(broker_id=1, broker_epoch=7), IsrMember(broker_id=2, broker_epoch=9))
+    asked = AlterPartitionRequest(
+        broker_id=1, broker_epoch=7, topic_partition=T0, topic_id="", leader_epoch=1, partition_epoch=1,
+        new_isr=members,
+    )  # fmt: skip
+    point = "proposal-of-an-earlier-life"
+    changed = replace(asked, new_isr=(members[0], IsrMember(broker_id=2, broker_epoch=8)))
+    assert host(point).request(asked) == changed
+    assert host().request(asked) is asked
+    alone = replace(asked, new_isr=members[:1])
+    assert host(point).request(alone) is alone
 
 
 def test_answers_of_unary_calls_alone_are_lost() -> None:

@@ -80,6 +80,16 @@ def test_c6_no_call_waits_while_there_is_a_place(most_calls: int, is_wrong: bool
     assert bool(jury.violations) is is_wrong
 
 
+@pytest.mark.parametrize(("most_calls", "is_wrong"), [(2, False), (3, True)])
+def test_c6_no_connection_waits_for_the_node_while_that_has_a_place(most_calls: int, is_wrong: bool) -> None:
+    places, jury = judged()
+    rooms, room = a_room(2)
+    room.node.wait(rooms.enter("another client", "Fetch"))
+    room.node.most_calls = most_calls
+    places.on_places("node", room, 2, 0, 0)
+    assert ["another connection" in each.what for each in jury.violations] == [True] * is_wrong
+
+
 def test_c6_bytes_that_stay_when_all_calls_have_ended_are_found() -> None:
     places, jury = judged()
     room = a_room(0)[1]

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from sim.bugs import Replacement, replaced
-from sim.checkers.producer_state import LastBatch, last_batches, producer_state_findings
+from sim.checkers.producer_state import (
+    LastBatch,
+    last_batches,
+    producer_state_findings,
+    recent_ends,
+    recent_findings,
+)
 from sim.run import run_scenario
 from storage.batch import Record, RecordBatch, build_batch
 
@@ -51,6 +57,43 @@ def test_the_last_batch_of_each_producer_counts_from_the_start_of_the_log_on() -
     batches = [batch(7, 3), batch(8, 4), batch(7, 5)]
     assert last_batches(batches, 0) == {7: FIVE, 8: LastBatch(0, 4, 4)}
     assert last_batches(batches, 5) == {7: FIVE}
+
+
+def batch_of(producer: int, offset: int, *, epoch: int = 0, sequence: int | None = None) -> RecordBatch:
+    data = build_batch(
+        [Record(offset, 1, None, b"v")],
+        producer_id=producer,
+        producer_epoch=epoch,
+        base_sequence=offset if sequence is None else sequence,
+        base_offset=offset,
+    )
+    return RecordBatch(data, 0, len(data))
+
+
+def test_ps10_the_last_five_batches_of_a_producer_in_its_epoch_are_to_be_known_again() -> None:
+    batches = [batch_of(7, offset) for offset in range(8)]
+    assert recent_ends(batches, 0) == {7: (3, 4, 5, 6, 7)}
+    assert recent_ends(batches, 5) == {7: (5, 6, 7)}
+    # A gap, and a new epoch, begin again.
+    assert recent_ends([*batches, batch_of(7, 8, sequence=9)], 0) == {7: (8,)}
+    assert recent_ends([*batches, batch_of(7, 8, epoch=1, sequence=0)], 0) == {7: (8,)}
+    # A start need not look back so far.
+    assert recent_ends([batch_of(8, 0), *[batch_of(7, offset) for offset in range(1, 21)]], 0).keys() == {7}
+
+
+@pytest.mark.parametrize(
+    ("held", "is_wrong"),
+    [
+        ([3, 4, 5], False),
+        ([1, 2, 3, 4, 5], False),
+        ([4, 5], True),
+        ([2, 4, 5], True),
+        ([4], False),
+        ([], False),
+    ],
+)
+def test_ps10_a_retry_of_each_of_them_is_known(held: list[int], is_wrong: bool) -> None:
+    assert bool(list(recent_findings({7: held}, {7: (3, 4, 5)}))) is is_wrong
 
 
 @pytest.mark.slow

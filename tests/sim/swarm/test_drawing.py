@@ -18,6 +18,7 @@ from sim.swarm.choices import Choices
 from sim.swarm.drawing import Drawn, draw
 from sim.swarm.job import parse_only
 from sim.swarm.plans.catalogue import FAULTS
+from sim.swarm.plans.ground import LAST
 from sim.swarm.plans.plan import Strike
 from sim.swarm.plans.shapes import AIMED, APART, SHAPES, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
@@ -124,9 +125,23 @@ def test_in_aimed_runs_chains_strike_alone_and_have_followers_to_aim_at() -> Non
     found = [each for each in seeds(60) if each.shape == AIMED.name]
     assert 15 < len(found) < 36
     for each in found:
-        others = [FAULTS[strike.kind] for strike in each.plan if strike.kind != "controller-away"]
+        others = [FAULTS[strike.kind] for strike in each.plan]
+        others = [fault for fault in others if fault.family not in ("controller", LAST)]
         assert 1 <= len(others) <= 3 and {fault.family for fault in others} == {"chain"}
         assert all(topic.replicas >= 3 for topic in each.scenario.topics.values())
+
+
+def test_a_topic_at_which_faults_have_aimed_may_end_at_last_and_comes_back_while_its_clients_go_on() -> None:
+    found = [
+        (each, strike) for each in seeds(60) for strike in each.plan if FAULTS[strike.kind].family == LAST
+    ]
+    assert 5 < len(found) < 25
+    for drawn, strike in found:
+        deleted, created = strike.steps
+        assert deleted["delete_topic"] == created["create_topic"]
+        assert strike.at_ms == drawn.scenario.duration // 1_000 - 300 - FAULTS[strike.kind].lasts_ms
+        aimed = [other.at_ms for other in drawn.plan if FAULTS[other.kind].family == "chain"]
+        assert drawn.shape != AIMED.name or min(aimed) < strike.at_ms
 
 
 def test_a_chain_strikes_so_early_that_it_comes_to_its_end() -> None:
