@@ -25,6 +25,7 @@ from cluster.core.messages import (
     ResponseBody,
     TopicPartition,
 )
+from sim.checkers.adopted_marks import AdoptedMarks
 from sim.checkers.call_places import CallPlaces
 from sim.checkers.calls import Calls
 from sim.checkers.client_sends import ClientSends
@@ -82,6 +83,7 @@ class Watch:
         self._renumbering = Renumbering(witness.jury)
         self._unanswered = UnansweredCalls(witness.jury)
         self._places = CallPlaces(witness.jury)
+        self._adopted = AdoptedMarks(witness.jury)
         self._reported_excuses = 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
@@ -134,6 +136,8 @@ class Watch:
         core = shell.core
         if isinstance(core, Broker):
             self._leaders.on_step(shell, core, events, effects)
+            life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
+            self._adopted.on_step(life, events, core.replicas(), now_ms)
             if self._proposals.are_watched and type(events[0]) is Response:
                 self._proposals.on_step((shell.node_id, shell.life_number), events, core.replicas())
             if isinstance(shell, Node) and shell.is_stopping:
@@ -195,6 +199,7 @@ class Watch:
             self._renumbering.on_sent(client, effect.call, effect.body, target)
         if isinstance(effect.body, FetchRequest) and effect.body.replica_id >= 0:
             self._witness.flushes.on_sent(shell, effect.body)
+            self._adopted.on_sent((shell.node_id, shell.life_number), effect.call, effect.body.partitions)
         if isinstance(effect.body, AlterPartitionRequest):
             life = (shell.node_id, shell.life_number)
             waits_for = _maximal_isr(shell.core, effect.body.topic_partition)
@@ -259,6 +264,7 @@ class Watch:
             self._witness.controller.on_died()
         self._proposals.on_end(shell.node_id)
         self._leaders.on_end(shell.node_id)
+        self._adopted.on_end(shell.node_id)
         if shell.node_id != CONTROLLER_ID and in_order:
             self._witness.on_stopped(shell.node_id)
         if shell.node_id != CONTROLLER_ID and not in_order:

@@ -1,0 +1,99 @@
+"""What followers take over from an answer beside its records: the leader's high watermark, and its log start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, final
+
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, Response
+from cluster.core.messages import FetchPartition, FetchPartitionResponse, FetchResponse, TopicPartition
+from cluster.core.replica.replica import Replica
+from sim.checkers.base import Jury
+
+# A node, and its life.
+Life = tuple[int, int]
+
+
+class Marks(NamedTuple):
+    """The marks of a follower's log after the step that took an answer."""
+
+    log_start: int
+    high_watermark: int
+    log_end: int
+
+
+@final
+class AdoptedMarks:
+    """Judges a follower by each answer that it used, with records or without.
+
+    It adopts the leader's high watermark, limited to its own log, and then a log start above its own, limited to that
+    high watermark (FET-5, FET-13). Who does so with records only serves old records, and keeps them, for as long as
+    nobody writes.
+    """
+
+    name = "adopted-marks"
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        # What was asked of each partition, by life and call, until it is answered.
+        self._asked: dict[Life, dict[int, Mapping[TopicPartition, FetchPartition]]] = {}
+
+    def on_sent(self, life: Life, call: int, asked: Sequence[FetchPartition]) -> None:
+        """Receives a follower's fetch as it leaves the core."""
+        self._asked.setdefault(life, {})[call] = {each.topic_partition: each for each in asked}
+
+    def on_step(
+        self, life: Life, events: Sequence[Event], replicas: Mapping[TopicPartition, Replica], now_ms: int
+    ) -> None:
+        """Judge a step that took nothing but an answer; `replicas` are as it has left them."""
+        calls = self._asked.get(life, {})
+        for event in events:
+            if type(event) is not Response or event.call not in calls:
+                continue
+            asked = calls.pop(event.call)
+            if len(events) > 1 or not isinstance(event.body, FetchResponse):
+                continue
+            for answer in event.body.partitions:
+                about, replica = asked.get(answer.topic_partition), replicas.get(answer.topic_partition)
+                if about is not None and replica is not None and _is_used(about, answer, replica, now_ms):
+                    log = replica.log
+                    marks = Marks(log.log_start_offset, log.high_watermark, log.log_end_offset)
+                    self._judge(life[0], answer, marks)
+
+    def _judge(self, broker: int, answer: FetchPartitionResponse, marks: Marks) -> None:
+        for what in findings(answer.high_watermark, answer.log_start_offset, marks):
+            self._jury.report(self.name, f"{answer.topic_partition}: follower {broker} {what}")
+
+    def on_end(self, node: int) -> None:
+        """Forget the fetches of the node's lives that have ended."""
+        for life in [each for each in self._asked if each[0] == node]:
+            del self._asked[life]
+
+
+def _is_used(asked: FetchPartition, answer: FetchPartitionResponse, replica: Replica, now_ms: int) -> bool:
+    """Whether the follower is still in the epoch of its fetch, and at the log end of it or just beyond."""
+    follower = replica.follower
+    is_good = answer.error is ErrorCode.NONE and answer.diverging is None
+    if follower is None or not is_good or not follower.is_ready(now_ms):
+        return False
+    if replica.view != (asked.topic_id, asked.current_leader_epoch):
+        return False
+    appended = replica.log.log_end_offset - asked.fetch_offset
+    return appended > 0 if answer.records else appended == 0
+
+
+def findings(high_watermark: int, log_start: int, marks: Marks) -> list[str]:
+    """Returns what is wrong with a follower's marks after an answer that names these of the leader, if anything.
+
+    A look for its place may move a high watermark down to the start of the batch that holds it: how far it has risen
+    below the end of the log is not judged.
+    """
+    found: list[str] = []
+    if high_watermark >= marks.log_end > marks.high_watermark:
+        found.append(f"stays at high watermark {marks.high_watermark}; its leader's is {high_watermark}")
+    if 0 <= high_watermark < marks.high_watermark and marks.log_start < marks.high_watermark:
+        found.append(f"has high watermark {marks.high_watermark}, above its leader's of {high_watermark}")
+    if min(log_start, marks.high_watermark) > marks.log_start:
+        found.append(f"has a log from {marks.log_start} on; that of its leader begins at {log_start}")
+    return found

@@ -1,0 +1,74 @@
+"""A follower takes over the marks of its leader with each answer that it uses (FET-5, FET-13)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sim.bugs import Replacement, replaced
+from sim.checkers.adopted_marks import Marks, findings
+from sim.run import run_scenario
+from sim.scenario.model import Scenario
+
+
+@pytest.mark.parametrize(
+    ("marks", "is_wrong"),
+    [
+        (Marks(0, 9, 9), False),
+        (Marks(0, 8, 9), True),
+        # It has less than its leader has committed.
+        (Marks(0, 7, 7), False),
+        # A look for its place has moved it to the start of a batch.
+        (Marks(0, 8, 12), False),
+        (Marks(0, 10, 12), True),
+        # It began where its leader's log begins, above the leader's high watermark.
+        (Marks(10, 10, 10), False),
+    ],
+)
+def test_fet_13_a_follower_has_the_high_watermark_of_the_last_answer(marks: Marks, is_wrong: bool) -> None:
+    assert bool(findings(9, 0, marks)) is is_wrong
+
+
+@pytest.mark.parametrize(
+    ("marks", "is_wrong"),
+    [(Marks(5, 9, 9), False), (Marks(6, 9, 9), False), (Marks(4, 9, 9), True), (Marks(3, 3, 3), False)],
+)
+def test_fet_5_a_log_begins_where_that_of_its_leader_begins_as_far_as_it_is_committed(
+    marks: Marks, is_wrong: bool
+) -> None:
+    assert bool(findings(9, 5, marks)) is is_wrong
+
+
+# Old segments go, also after the last record for a while; a broker whose clock is behind deletes them later.
+AGED_OUT: dict[str, object] = {
+    "scenario": "aged-out",
+    "duration": "7s",
+    "cluster": {
+        "clocks": {"offset": "3s"},
+        "settings": {"log.initial.task.delay.ms": 200, "log.retention.check.interval.ms": 200},
+    },
+    "topics": {
+        "t": {"partitions": 1, "replicas": 2, "config": {"segment.bytes": 1_000, "retention.ms": 1_500}},
+    },
+    "producers": [{"topic": "t", "rate": "50/s", "size": "200 B"}],
+    "steps": [{"at": "2s", "pause": "producer 1", "for": "4s"}],
+}
+
+
+@pytest.mark.slow
+def test_a_run_shows_a_follower_that_takes_a_log_start_over_with_records_only() -> None:
+    def with_records(original: Any) -> Any:
+        def on_records(
+            fetchers: Any, now_ms: int, fetcher: Any, replica: Any, asked: Any, answer: Any
+        ) -> None:
+            told = answer if answer.records else replace(answer, log_start_offset=-1)
+            original(fetchers, now_ms, fetcher, replica, asked, told)
+
+        return on_records
+
+    target = "cluster.core.replica.fetcher:Fetchers.on_records"
+    with replaced(Replacement(target=target, make=with_records)):
+        result = run_scenario(Scenario.model_validate(AGED_OUT), 1, stops_early=True)
+    assert {each.checker for each in result.violations} == {"adopted-marks"}
