@@ -33,7 +33,8 @@ _LIMITS = (
     # A checkpoint is to be older than a truncation, and younger than a flush of what that takes.
     (70, "log.flush.offset.checkpoint.interval.ms", 50, 4_000),
     (40, "log.flush.start.offset.checkpoint.interval.ms", 100, 12_000),
-    (20, "log.flush.scheduler.interval.ms", 50, 2_000),
+    # Without it no topic is flushed by its time, and no log is cut while a flush of it is under way.
+    (60, "log.flush.scheduler.interval.ms", 50, 2_000),
     (60, "controller.quorum.fetch.max.bytes", 500, 8 * _KIB),
     (25, "metadata.log.max.record.bytes.between.snapshots", 300, 64 * _KIB),
     (90, "metadata.max.batch.bytes", 4 * _KIB, 8 * _KIB),
