@@ -16,6 +16,7 @@ from sim.buggify.links import LinkPoints
 from sim.disk import SimDisk
 from sim.disk.costs import DiskCosts
 from sim.faults.topics import create_request
+from sim.hosts.admins import AdminShell
 from sim.hosts.clients import ConsumerShell, ConsumerWatcher, ProducerShell, ProducerWatcher, TopicAdminShell
 from sim.hosts.history import History
 from sim.hosts.node import MakeCore, Node, NodeCore, NodeWatcher, log_directories, new_disk
@@ -122,6 +123,7 @@ class Cluster:
         self.consumers = self._make_consumers(FIRST_CLIENT_ID + len(self.producers))
         first_id = FIRST_CLIENT_ID + len(self.producers) + len(self.consumers)
         self.seekers = self._make_seekers(first_id)
+        self.admins = self._make_admins(first_id + len(self.seekers))
         self.clients: Sequence[ProducerShell | ConsumerShell] = [*self.producers, *self.consumers]
         if machines.buggify is not None:
             self._set_points(machines.buggify)
@@ -199,6 +201,17 @@ class Cluster:
             for number, model in enumerate(models)
         ]  # fmt: skip
 
+    def _make_admins(self, first_id: int) -> list[AdminShell]:
+        models = [model for model in self.scenario.admins for _ in range(model.clients)]
+        return [
+            AdminShell(
+                self.world, self.network, self._trace, self._watcher, name=f"admin-{number + 1}",
+                clock=self._machines.clock(f"admin-{number + 1}"),
+                node_id=first_id + number, bootstrap=tuple(self.brokers), model=model,
+            )
+            for number, model in enumerate(models)
+        ]  # fmt: skip
+
     def replicas(self) -> dict[str, tuple[int, ...]]:
         """Returns the brokers that the controller has assigned to each partition; none while it is down."""
         controller = self.controller.core
@@ -220,5 +233,5 @@ class Cluster:
         self.admin.begin(requests, self._begin_clients)
 
     def _begin_clients(self) -> None:
-        for client in (*self.clients, *self.seekers):
+        for client in (*self.clients, *self.seekers, *self.admins):
             client.begin()

@@ -28,7 +28,8 @@ class Departures:
     def leave(self, is_over: Callable[[], bool]) -> None:
         """Let the clients leave, wait until all have or until `is_over`, and judge what is left of them."""
         world, network = self._cluster.world, self._cluster.network
-        clients = [each for each in (*self._cluster.clients, *self._cluster.seekers) if each.is_up]
+        everyone = (*self._cluster.clients, *self._cluster.seekers, *self._cluster.admins)
+        clients = [each for each in everyone if each.is_up]
         if network.transport is Transport.STREAM:
             for client in clients:
                 client.leave()

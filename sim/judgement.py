@@ -106,6 +106,9 @@ class Convergence:
         for producer in self._cluster.producers:
             if not producer.is_done:
                 return f"{producer.name} still waits for answers"
+        for admin in self._cluster.admins:
+            if not admin.is_done:
+                return f"{admin.name} still waits for outcomes"
         for topic_partition in self._cluster.partitions:
             if not self._lives.exists(topic_partition.topic):
                 continue

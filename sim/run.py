@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from sim.checkers.history import LEADER_ALONE, RETENTION
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.registry import all_checkers
 from sim.checkers.sessions import BrokerSessions
+from sim.checkers.unanswered import UnansweredCalls
 from sim.cluster import CONTROLLER, Cluster, ClusterWatcher, Machines, topic_properties
 from sim.departures import Departures
 from sim.faults.conditions import Lookout
@@ -60,6 +61,7 @@ from storage.draws import Draws
 
 # The interval of the looks at what should have happened by now.
 LOOK_US = 100_000
+MIN_IN_SYNC = "min.insync.replicas"
 
 __all__ = ["Run", "RunResult", "Verdict", "replay_command", "run_scenario"]
 
@@ -155,6 +157,11 @@ def run_scenario(
     return result
 
 
+def _least_in_sync(changes: Sequence[Mapping[str, object]]) -> list[int]:
+    """Returns the numbers that changes of a topic's properties give to min.insync.replicas; 1 is its default."""
+    return [int(str(each[MIN_IN_SYNC] or 1)) for each in changes if MIN_IN_SYNC in each]
+
+
 def _path_of(scenario: Path | str) -> Path:
     if isinstance(scenario, str):
         return find_scenario(scenario)
@@ -224,6 +231,7 @@ class Run:
         watch: ClusterWatcher = Watch(
             self.chronicle, self.witness, metadata, lookout, parked, calls, self.lag,
             BrokerSessions(self.jury, controller_config(scenario).broker_session_timeout_ms),
+            UnansweredCalls(self.jury, broker_config(scenario, 1).controller_socket_timeout_ms),
         )  # fmt: skip
         if reached is not None:
             watch = WatchedPoints(watch, reached)
@@ -289,17 +297,21 @@ class Run:
         """Tell the witness which partitions will exist, and what their topics promise."""
         for name, topic in self.scenario.topics.items():
             config = LogConfig.from_properties(topic_properties(topic))
-            is_altered = any(
-                isinstance(step, AlterTopic) and step.alter_topic == name for step in self.scenario.steps
-            )
+            changes = [
+                step.config
+                for step in self.scenario.steps
+                if isinstance(step, AlterTopic) and step.alter_topic == name
+            ]
+            # The least that ever has to be in sync: nobody outside knows when which broker has learned of a change.
+            least = min([config.min_insync_replicas, *_least_in_sync(changes)])
             for partition in range(topic.partitions):
                 self.witness.expect(
                     TopicPartition(name, partition),
-                    min_isr=min(config.min_insync_replicas, topic.replicas),
+                    min_isr=min(least, topic.replicas),
                     flush_promised=config.flush_messages == 1,
                     is_compacted=config.is_compacted,
-                    retention_ms=None if is_altered else config.retention_ms,
-                    retention_bytes=None if is_altered else config.retention_bytes,
+                    retention_ms=None if changes else config.retention_ms,
+                    retention_bytes=None if changes else config.retention_bytes,
                 )
 
     def end(self, replay: str) -> RunResult:
@@ -313,6 +325,8 @@ class Run:
             producer.finish()
         for seeker in self.cluster.seekers:
             seeker.finish()
+        for admin in self.cluster.admins:
+            admin.finish()
         if self.blindfold.is_on:
             return self._end_unjudged(replay, unfired, never_struck)
         Convergence(self.cluster, self.jury, self.chronicle, self.witness.lives).await_rest(

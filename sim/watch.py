@@ -30,6 +30,7 @@ from sim.checkers.call_places import CallPlaces
 from sim.checkers.calls import Calls
 from sim.checkers.client_sends import ClientSends
 from sim.checkers.consumer_positions import ConsumerPositions
+from sim.checkers.forwarding import FORWARDED, ForwardedRequests
 from sim.checkers.ghost import NO_END
 from sim.checkers.observers import Observers
 from sim.checkers.parked_fetches import ParkedFetches
@@ -65,6 +66,7 @@ class Watch:
     def __init__(
         self, chronicle: Chronicle, witness: Witness, metadata: MetadataWitness, lookout: Lookout,
         parked: ParkedFetches, calls: Calls, lag: LagWitness, sessions: BrokerSessions,
+        unanswered: UnansweredCalls,
     ) -> None:  # fmt: skip
         self._lag, self._sessions = lag, sessions
         self._parked, self._calls = parked, calls
@@ -81,7 +83,8 @@ class Watch:
         self._positions = ConsumerPositions(witness.jury)
         self._sends = ClientSends(witness.jury)
         self._renumbering = Renumbering(witness.jury)
-        self._unanswered = UnansweredCalls(witness.jury)
+        self._unanswered = unanswered
+        self._forwarding = ForwardedRequests(witness.jury)
         self._places = CallPlaces(witness.jury)
         self._adopted = AdoptedMarks(witness.jury)
         self._reported_excuses = 0
@@ -166,6 +169,8 @@ class Watch:
                 self._lives.on_answer(shell.node_id, shell.life_number, exchange.body, body)
         if isinstance(shell, Node):
             self._metadata.on_reply(shell, exchange.body, body)
+        if isinstance(exchange.body, FORWARDED) and shell.node_id != CONTROLLER_ID:
+            self._forwarding.on_reply((shell.node_id, shell.life_number), exchange.body, body)
 
     def _on_stray_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives the answer to a request that came by mistake."""
@@ -204,6 +209,8 @@ class Watch:
             life = (shell.node_id, shell.life_number)
             waits_for = _maximal_isr(shell.core, effect.body.topic_partition)
             self._proposals.on_sent(life, effect.call, effect.body, waits_for)
+        if isinstance(effect.body, FORWARDED) and isinstance(shell.core, Broker):
+            self._forwarding.on_sent((shell.node_id, shell.life_number), effect.call, effect.body)
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         self._calls.on_accepted(shell, exchange)
@@ -211,10 +218,13 @@ class Watch:
         self._lag.on_accepted(shell, exchange)
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
+        """Receives the outcome of a call as its connection has it."""
         self._calls.on_answered(shell, call, body)
         self._positions.on_answered(shell.name, call, body)
         if self._proposals.are_open:
             self._proposals.on_answered((shell.node_id, shell.life_number), call, body)
+        if self._forwarding.is_open:
+            self._forwarding.on_answered((shell.node_id, shell.life_number), call, body)
 
     def on_accepted_silently(self, shell: Shell, exchange: Exchange) -> None:
         self._calls.on_accepted_silently(shell, exchange)
@@ -263,6 +273,7 @@ class Watch:
             self._observers.on_died()
             self._witness.controller.on_died()
         self._proposals.on_end(shell.node_id)
+        self._forwarding.on_end(shell.node_id)
         self._leaders.on_end(shell.node_id)
         self._adopted.on_end(shell.node_id)
         if shell.node_id != CONTROLLER_ID and in_order:

@@ -90,6 +90,13 @@ def _check_readers(scenario: Scenario) -> Iterator[Finding]:
     for index, seeker in enumerate(scenario.seekers):
         if seeker.every < 1_000:
             yield ("seekers", index, "every"), "write at least 1ms"
+    for index, admin in enumerate(scenario.admins):
+        if admin.every < 1_000:
+            yield ("admins", index, "every"), "write at least 1ms"
+    if scenario.admins:
+        for name in scenario.topics:
+            if name.startswith("of-admin-"):
+                yield ("topics", name), "admins have the topics of such names"
 
 
 def _check_points(scenario: Scenario) -> Iterator[Finding]:

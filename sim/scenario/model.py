@@ -173,6 +173,15 @@ class SeekerModel(Strict):
     )
 
 
+class AdminModel(Strict):
+    """A number of equal admin clients, each of which creates, alters and deletes a topic of its own."""
+
+    clients: int = Field(default=1, ge=1, le=5, description="The number of equal clients.")
+    every: Duration = Field(
+        default=parse_duration("500ms"), description="How often each of them begins a call."
+    )
+
+
 class Scenario(Strict):
     """A whole scenario file. Times count from the start of the run.
 
@@ -221,5 +230,10 @@ class Scenario(Strict):
     seekers: list[SeekerModel] = Field(
         default_factory=list,
         description="Who looks up offsets. No step aims at them; real processes have none.",
+    )
+    admins: list[AdminModel] = Field(
+        default_factory=list,
+        description="Who creates, alters, grows, describes and deletes topics of their own, `of-admin-1` and so on. No "
+        "step aims at them; real processes have none.",
     )
     steps: list[AnyStep] = Field(default_factory=list, description="What happens to them, in order.")

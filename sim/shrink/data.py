@@ -153,7 +153,7 @@ def tidied(data: Data) -> Data | None:
 def _mended(data: Data, location: Sequence[str | int]) -> Edit | None:
     """Returns the edit that takes away what is wrong at a place of the data; None if nothing there can go."""
     match tuple(location):
-        case ("steps" | "producers" | "consumers" | "seekers" as key, int(index), *_):
+        case ("steps" | "producers" | "consumers" | "seekers" | "admins" as key, int(index), *_):
             return deleted(str(key), index)
         case ("topics", str(name), "replicas"):
             brokers = part(data, ("cluster", "brokers"))

@@ -16,7 +16,7 @@ _TIMES_US = tuple(1_000 * ms for ms in (1, 10, 100, 500, 1_000, 2_000, 3_000, 5_
 # From the simplest on: nothing is lost, all is lost, and then what only a draw can say.
 _KEEPS = ("all", "none", "prefix", "subset", "torn")
 _GRAINS_US = (1_000_000, 500_000, 100_000, 10_000)
-_CLIENTS = ("producers", "consumers", "seekers")
+_CLIENTS = ("producers", "consumers", "seekers", "admins")
 # Keys of a producer that mean a usual one if they are left out.
 _USUAL = ("acks", "idempotent", "in_flight", "size", "linger", "batch", "keys")
 _DURATIONS = ("for", "down", "by", "patience")

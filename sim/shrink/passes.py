@@ -20,7 +20,7 @@ def _topology(failing: Failing) -> list[Ladder]:
         *(partial(surroundings.replicas, topic=name) for name in names),
         *(
             partial(events.client_counts, kind=kind, index=index)
-            for kind in ("producers", "consumers", "seekers")
+            for kind in ("producers", "consumers", "seekers", "admins")
             for index in range(len(failing.data.get(kind, [])))
         ),
     ]

@@ -10,6 +10,8 @@ NAMES = ("t", "u")
 WIDE, _WIDE_PARTITIONS = "wide", 50
 # In so many of a hundred producers a batch may be larger than a segment, and is refused.
 _TOO_LARGE_PERCENT = 8
+# In so many of a hundred seeds a client creates, alters and deletes a topic of its own.
+_ADMIN_PERCENT = 30
 # What a batch with one record has beside its value, and what each record has, at most.
 BATCH_OVERHEAD_BYTES, _RECORD_OVERHEAD_BYTES = 160, 40
 # What a producer may ask of a network that loses messages: records a second, and records that fit into a batch. Each
@@ -59,7 +61,11 @@ def draw_workload(
     if may_be_wide and choices.chance(15, "wide topic"):
         topics[WIDE] = {"partitions": _WIDE_PARTITIONS, "replicas": 1}
     clients: Part = {"producers": _bounded(producers), "consumers": consumers}
-    return {"topics": topics} | clients | ({"seekers": seekers} if seekers else {})
+    if seekers:
+        clients["seekers"] = seekers
+    if choices.chance(_ADMIN_PERCENT, "is administered"):
+        clients["admins"] = [{"every": f"{choices.scale(150, 900, 'administer every')}ms"}]
+    return {"topics": topics} | clients
 
 
 def _topic(choices: Choices, replicas: int, *, is_unclean: bool, is_durable: bool) -> Part:

@@ -1,0 +1,58 @@
+"""Admin clients: a run with them holds, and shows brokers that lose what they forward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sim.bugs import Replacement, replaced
+from sim.run import run_scenario
+from sim.scenario.loading import ScenarioError, parse_scenario
+
+HEAD = """\
+scenario: admins
+duration: 6s
+topics:
+  t: {partitions: 1, replicas: 1}
+"""
+ADMINS = """\
+admins:
+  - {every: 150ms}
+steps:
+  - {at: 3s, kill: controller, down: 4s}
+"""
+
+
+@pytest.mark.slow
+def test_a_run_with_admins_holds() -> None:
+    result = run_scenario(parse_scenario(HEAD + ADMINS), 1, stops_early=True)
+    assert not result.violations, result.violations
+
+
+@pytest.mark.slow
+def test_a_run_shows_a_broker_that_loses_a_failure_of_what_it_forwarded() -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda body, error: None
+
+    def forget(original: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda outbox, call, body: None if body is None else original(outbox, call, body)
+
+    lost = Replacement(target="cluster.core.broker.forwarding:refusal", make=make)
+    dropped = Replacement(target="cluster.core.outbox:Outbox.reply", make=forget)
+    with replaced(lost), replaced(dropped):
+        result = run_scenario(parse_scenario(HEAD + ADMINS), 1, stops_early=True)
+    assert result.violations[0].checker == "unanswered-calls"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (HEAD + "admins:\n  - {every: 10us}\n", "at least 1ms"),
+        (HEAD.replace("  t:", "  of-admin-1:") + "admins:\n  - {}\n", "such names"),
+    ],
+)
+def test_admins_that_cannot_work_are_refused(text: str, words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        parse_scenario(text)
