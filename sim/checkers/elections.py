@@ -14,7 +14,8 @@ class ElectedByRule(Checker):
 
     It is always an active broker, and one that can read its log as far as the controller knows (ELE-2). A leader that
     is in sync and active stays, else the first such replica in the order of the assignment leads (ELE-3): judged after
-    all records of the decision, where every broker can read all that it has.
+    all records of the decision, where every broker can read all that it has. Nobody leads only where
+    nobody may (ELE-4).
     """
 
     name = "elections"
@@ -46,6 +47,8 @@ class ElectedByRule(Checker):
         leader = sighting.state.leader
         if leader >= 0 and leader not in sighting.active:
             return f"{partition.name}: broker {leader} still leads; active are {list(sighting.active)}"
+        if leader < 0 and not sighting.may_be_offline and (able := _able(sighting)):
+            return f"{partition.name}: nobody leads, although broker {able[0]} is active and may"
         before = self._before.pop(partition.name, None)
         return None if before is None else self._other_choice(partition.name, before, sighting)
 
@@ -63,3 +66,10 @@ class ElectedByRule(Checker):
             f"{name}: broker {state.leader} was elected for epoch {state.leader_epoch}, not broker {expected}: in sync "
             f"and active are {usable}, before broker {before.leader} led"
         )
+
+
+def _able(sighting: Settled) -> list[int]:
+    """Returns the active replicas that may lead: those in sync, or all where the topic allows unclean elections."""
+    state = sighting.state
+    may_lead = state.replicas if sighting.allows_unclean else state.isr
+    return [replica for replica in may_lead if replica in sighting.active]

@@ -10,6 +10,7 @@ from sim.checkers.ghost import PartitionGhost
 # What a decision of the controller, and the way to a broker, may take beyond the time-outs.
 BOUND_US = 1_000_000
 _NONE: Mapping[str, Mapping[int, int]] = {}
+_NOBODY: Mapping[str, tuple[int, ...]] = {}
 # Later than any time: a process that was not heard yet.
 UNHEARD_US = 1 << 62
 
@@ -33,6 +34,7 @@ class FailOver:
 
     A leader that the controller has not heard for the session time-out and a second is replaced, if an in-sync replica
     could lead all the while. Without a leader, one is elected within a second from when an in-sync replica could lead.
+    Where the topic allows unclean elections, any replica will do.
     A leader that has read its election begins to lead within a second. A broker that has told the controller that it
     cannot read the partition neither leads it nor is in sync a second later, unless it is the last one (KIP-858).
 
@@ -53,6 +55,8 @@ class FailOver:
         self._taken_us: dict[int, int] = {}
         # Pairs of a broker and a partition that its disks do not give it.
         self._offline: set[tuple[int, str]] = set()
+        # Since when the topic of each partition allows unclean elections.
+        self._allowed_us: dict[str, int] = {}
         # By partition: its leader and epoch, and since when that is so.
         self._led: dict[str, tuple[int, int, int]] = {}
         self._told: set[tuple[str, int]] = set()
@@ -91,14 +95,17 @@ class FailOver:
         *,
         controller_since_us: int | None,
         unreadable: Mapping[str, Mapping[int, int]] = _NONE,
+        unclean: Mapping[str, tuple[int, ...]] = _NOBODY,
     ) -> Iterator[str]:
         """Yields what is overdue, once for each leader epoch.
 
         `partitions` are those that exist, by name; `elected_at` has the offsets of their last elections in the metadata
         log; `active` are the brokers that may lead; since `controller_since_us` the controller's process runs without a
         pause, and without a flush that takes long, None if it does not. `unreadable` has by partition the brokers that
-        have told the controller that they cannot read it, and since when.
+        have told the controller that they cannot read it, and since when. `unclean` has the replicas of each partition
+        whose topic allows unclean elections.
         """
+        self._allowed_us = {name: self._allowed_us.get(name, now_us) for name in unclean}
         # Without a controller nobody is elected, and what was elected is judged later.
         decides_since_us = now_us if controller_since_us is None else controller_since_us
         for name, partition in partitions.items():
@@ -108,7 +115,8 @@ class FailOver:
                 self._led[name] = (leader, epoch, since_us)
             if epoch < 0 or (name, epoch) in self._told:
                 continue
-            what = self._undecided(name, partition, since_us, decides_since_us, active, now_us)
+            others = unclean.get(name, ())
+            what = self._undecided(name, partition, others, since_us, decides_since_us, active, now_us)
             what = what or self._idle(name, partition, since_us, elected_at.get(name, -1), now_us)
             what = what or _kept(partition, unreadable.get(name, {}), decides_since_us, now_us)
             if what:
@@ -119,30 +127,36 @@ class FailOver:
         self,
         name: str,
         partition: PartitionGhost,
+        others: tuple[int, ...],
         since_us: int,
         decides_since_us: int,
         active: Container[int],
         now_us: int,
     ) -> str:
-        """Returns which election is overdue, if any: the controller could have decided since `decides_since_us`."""
+        """Returns which election is overdue, if any: the controller could have decided since `decides_since_us`.
+
+        `others` are the replicas that may be elected uncleanly.
+        """
         leader, epoch = partition.leader, partition.epoch
         wait_us = BOUND_US if leader < 0 else self._overdue_us
+        is_clean = now_us - self._allowed_us.get(name, now_us) <= wait_us
         able = [
             member
-            for member in partition.isr
+            for member in (partition.isr if is_clean else others)
             if member != leader and member in active and self._can_lead(member, name, wait_us, now_us)
         ]
         if not able or now_us - decides_since_us <= wait_us:
             return ""
+        who = f"{'in-sync ' if able[0] in partition.isr else ''}broker {able[0]}"
         if leader < 0:
             if now_us - since_us > wait_us:
-                return f"no leader since {since_us / 1e6:g} s, although in-sync broker {able[0]} could lead"
+                return f"no leader since {since_us / 1e6:g} s, although {who} could lead"
             return ""
         silent_us = now_us - max(since_us, self._heard_us(leader))
         if silent_us > wait_us:
             return (
                 f"broker {leader} leads in epoch {epoch} and was not heard for {silent_us / 1e6:g} s, although "
-                f"in-sync broker {able[0]} could lead"
+                f"{who} could lead"
             )
         return ""
 

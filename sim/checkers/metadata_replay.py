@@ -7,7 +7,7 @@ compared with the log as of the offset that the answer names.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, final
 
 from cluster.core.metadata.records import (
@@ -178,8 +178,7 @@ class MetadataReplay:
             )
         epochs = tuple([(broker, life.epoch) for broker, life in sorted(self.lives.items())])
         history.steps.append(Step(offset, after, epochs))
-        allows_unclean = configs.get(_UNCLEAN, "false").strip().lower() == "true"
-        return Recorded(name, before, after, self.active(), allows_unclean)
+        return Recorded(name, before, after, self.active(), _allows_unclean(configs))
 
     def active(self) -> tuple[int, ...]:
         """Returns the brokers that are registered, unfenced and not shutting down."""
@@ -191,11 +190,23 @@ class MetadataReplay:
             ]
         )
 
+    def unclean_replicas(self) -> dict[str, tuple[int, ...]]:
+        """Returns the replicas of each partition that exists in a topic that allows unclean elections."""
+        topics = [topic_id for topic_id, configs in self._topics.values() if _allows_unclean(configs)]
+        if not topics:
+            return {}
+        present = [(name, histories[-1]) for name, histories in sorted(self.partitions.items())]
+        return {
+            name: last.state.replicas
+            for name, last in present
+            if last.end_offset is None and last.topic_id in topics
+        }
+
     def settled(self) -> list[Settled]:
         """Returns a sighting of every partition that exists, at the end of a decision."""
-        active = self.active()
+        active, unclean = self.active(), self.unclean_replicas()
         return [
-            Settled(name, histories[-1].state, active)
+            Settled(name, histories[-1].state, active, name in unclean)
             for name, histories in sorted(self.partitions.items())
             if histories[-1].end_offset is None
         ]
@@ -211,3 +222,7 @@ class MetadataReplay:
             if history.topic_id == topic_id:
                 return history
         return None
+
+
+def _allows_unclean(configs: Mapping[str, str]) -> bool:
+    return configs.get(_UNCLEAN, "false").strip().lower() == "true"

@@ -61,6 +61,9 @@ class Settled(NamedTuple):
     partition: str
     state: PartitionState
     active: tuple[int, ...]
+    # As in `Recorded`.
+    allows_unclean: bool = False
+    may_be_offline: bool = False
 
 
 class Accepted(NamedTuple):

@@ -188,7 +188,7 @@ _OF_ONE_TARGET = (
 _OF_BROKERS = (DiskStep, RollingRestart)
 _OF_CLIENTS = (*_OF_LINKS, Kill, Stop, Pause, Pick, Restart, StepClock, SlowCpu, FreezeClock)
 # What the checkers of a run believe about a topic from its start to its end.
-LASTING_PROPERTIES = frozenset({"min.insync.replicas", "flush.messages", "cleanup.policy"})
+LASTING_PROPERTIES = frozenset({"flush.messages", "cleanup.policy"})
 
 
 def _check_topic_step(scenario: Scenario, index: int, step: Step) -> Iterator[Finding]:

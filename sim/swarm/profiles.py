@@ -17,8 +17,10 @@ from enum import Enum
 from sim.scenario.disk_steps import DiskStep
 from sim.scenario.link_steps import FlipBits
 from sim.scenario.model import Scenario, TopicModel
-from sim.scenario.steps import PartialWrite, Power
+from sim.scenario.steps import AlterTopic, PartialWrite, Power
 from sim.swarm.choices import Choices
+
+_UNCLEAN = "unclean.leader.election.enable"
 
 
 class Profile(Enum):
@@ -66,9 +68,11 @@ def over_budget(scenario: Scenario, profile: Profile) -> Iterator[str]:
     if profile.excuses:
         return
     for name, topic in scenario.topics.items():
-        if topic.config.get("unclean.leader.election.enable"):
+        if topic.config.get(_UNCLEAN):
             yield f"topic {name} allows unclean elections"
     for number, step in enumerate(scenario.steps, start=1):
+        if isinstance(step, AlterTopic) and _UNCLEAN in step.config:
+            yield f"step {number}: topic {step.alter_topic} may allow unclean elections"
         if isinstance(step, DiskStep) and step.loses_synced:
             yield f"step {number}: {step.verb} of {step.target_text} may take what was synced"
         if isinstance(step, FlipBits) and step.where == "anywhere":

@@ -39,6 +39,7 @@ _LIMITS = (
     (25, "metadata.log.max.record.bytes.between.snapshots", 300, 64 * _KIB),
     (90, "metadata.max.batch.bytes", 4 * _KIB, 8 * _KIB),
     (15, "producer.id.block.size", 1, 1_000),
+    (30, "controlled.shutdown.timeout.ms", 500, 8_000),
     (15, "producer.id.expiration.check.interval.ms", 200, 5_000),
 )
 

@@ -15,7 +15,7 @@ def draw_cluster(choices: Choices, *, least_brokers: int = 1) -> Part:
     """Returns the `cluster` of a scenario, with that many brokers or more."""
     cluster: Part = {
         "brokers": max(least_brokers, choices.pick(BROKERS, "brokers")),
-        "directories": choices.pick((1, 1, 2, 2, 3), "directories"),
+        "directories": choices.pick((1, 2, 2, 2, 3), "directories"),
         "settings": draw_settings(choices.within("settings")),
     }
     if choices.chance(60, "clocks"):

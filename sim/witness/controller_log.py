@@ -123,7 +123,7 @@ class ControllerLog:
                     self._on_recorded(found)
         for settled in self.replay.settled():
             if settled.partition in self._names:
-                self._jury.see(settled)
+                self._jury.see(settled._replace(may_be_offline=self._may_be_offline))
 
     def _on_replaced(self, broker: int) -> None:
         """Note that the broker's registration, if it has one, is about to be replaced by a later one."""

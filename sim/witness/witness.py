@@ -263,6 +263,7 @@ class Witness:
             self.jury.now_us(),
             controller_since_us=controller_since_us,
             unreadable={name: controller.unreadable(name) for name in present},
+            unclean=controller.replay.unclean_replicas(),
         ):
             self.jury.report(self._fail_over.name, what)
         for name, (node, epoch) in self._leaders.items():

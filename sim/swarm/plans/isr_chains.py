@@ -6,6 +6,7 @@ from sim.scenario.settings import SETTINGS
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.disks import end_of
 from sim.swarm.plans.ground import DOWN_MS, Fault, Ground, chain, has_followers
+from sim.swarm.plans.topics import UNCLEAN
 
 _LAG = "replica.lag.time.max.ms"
 _SESSION = "broker.session.timeout.ms"
@@ -149,6 +150,46 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _allowed_late(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a partition whose leader has died alone, and a topic that allows unclean elections only after that.
+
+    A replica without the last records is back by then: it leads as soon as it may.
+    """
+    partition = ground.partition(choices, lasting=True)
+    topic = partition.rpartition("/")[0]
+    numbers = range(2, ground.replicas(partition))
+    followers: list[Part] = [{"kill": f"follower({partition}, {number})"} for number in numbers]
+    # Nobody leads once the session of the dead leader is over.
+    allowed_ms = _setting(ground, _SESSION) + choices.pick((300, 900), "allowed")
+    allowed: Part = {"at": f"+{allowed_ms}ms", "alter_topic": topic}
+    return [
+        {"alter_topic": topic, "config": {UNCLEAN: False}},
+        {"pick": f"leader({partition})", "as": "L"},
+        {"kill": f"follower({partition}, 1)", "as": "F"},
+        *followers,
+        _when_alone(ground, partition) | {"kill": "L"},
+        {"at": "+100ms", "restart": "F"},
+        allowed | {"config": {UNCLEAN: True}},
+    ]
+
+
+def _held_stop(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a broker that stops in order while another one reads no metadata, and must wait for it."""
+    partition = ground.partition(choices, lasting=True)
+    lasting = choices.ms((1_500, 3_000, 5_000), "for")
+    who = choices.pick(("leader", "follower"), "who")
+    return [
+        {"pick": f"{who}({partition})", "as": "S"},
+        {"lag_metadata": f"{'follower' if who == 'leader' else 'leader'}({partition})", "for": lasting},
+        {"at": f"+{choices.pick((1, 300), 'gap')}ms", "stop": "S", "down": choices.ms(DOWN_MS, "down")},
+    ]
+
+
+def _may_be_unclean(ground: Ground) -> bool:
+    """Whether a step may allow unclean elections: losses are excused, and there are followers to lose."""
+    return ground.profile.excuses and has_followers(ground)
+
+
 def _has_directories(ground: Ground) -> bool:
     """Whether a broker goes on when the directory of a log that faults may aim at has failed."""
     return has_followers(ground) and ground.scenario.cluster.directories > 1
@@ -160,5 +201,15 @@ ISR_CHAINS: tuple[Fault, ...] = (
     chain("alone-again", _alone_again, possible=has_followers, lasts_ms=5_500),
     chain("held-proposal", _held_proposal, possible=has_followers, percent=70, most=4, lasts_ms=4_500),
     chain("last-log-fails", _last_log_fails, possible=_has_directories, percent=60, most=4, lasts_ms=4_000),
-    chain("log-fails", _log_fails, possible=_has_directories, percent=60),
+    chain("log-fails", _log_fails, possible=_has_directories, percent=60, most=4),
+    chain("held-stop", _held_stop, possible=has_followers, lasts_ms=3_500),
+    Fault(
+        name="allowed-late",
+        family="unclean",
+        percent=60,
+        most=5,
+        draw=_allowed_late,
+        is_possible=_may_be_unclean,
+        lasts_ms=5_000,
+    ),
 )

@@ -9,6 +9,7 @@ from sim.swarm.workload import BATCH_OVERHEAD_BYTES
 _LEAST_SEGMENT_BYTES = 1_024
 # The clients of a topic that comes back have so long to find it, and to use it.
 _CLIENTS_GO_ON_MS = 1_500
+MIN_IN_SYNC, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 _CHANGES: tuple[Part, ...] = (
     {"segment.bytes": 16_384}, {"segment.ms": 500}, {"retention.ms": 300},
     {"retention.ms": 60_000}, {"retention.bytes": 5_000}, {"retention.bytes": ""}, {"index.interval.bytes": 100},
@@ -42,6 +43,24 @@ def _again_at_the_end(ground: Ground, choices: Choices) -> list[Part]:
     return [{"delete_topic": name}, again]
 
 
+def _fails_then_deleted(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a topic that loses the directories of one log, is deleted while it is offline, and is created again."""
+    name = choices.pick(ground.deletable, "topic")
+    partition = f"{name}/{choices.below(ground.scenario.topics[name].partitions, 'partition')}"
+    roles = ("leader", "follower") if ground.replicas(partition) > 1 else ("leader",)
+    again: Part = {"at": f"+{choices.pick((1, 50, 500), 'again')}ms", "create_topic": name}
+    return [
+        {"break_disk": f"{choices.pick(roles, 'victim')}({partition})", "log": partition},
+        {"at": f"+{choices.pick((50, 600, 1_500), 'gap')}ms", "delete_topic": name},
+        *([again] if choices.chance(80, "is created again") else []),
+    ]
+
+
+def _deletable_offline(ground: Ground) -> bool:
+    """Whether a topic may be deleted whose log has failed at a broker that goes on with other directories."""
+    return _deletable(ground) and ground.scenario.cluster.directories > 1
+
+
 def _alter(ground: Ground, choices: Choices) -> list[Part]:
     name = choices.pick(tuple(ground.scenario.topics), "topic")
     return [{"alter_topic": name, "config": choices.pick(changes_of(ground, name), "change")}]
@@ -55,8 +74,17 @@ def changes_of(ground: Ground, topic: str) -> list[Part]:
     small: Part = {"segment.bytes": max(_LEAST_SEGMENT_BYTES, *batches, 0) + BATCH_OVERHEAD_BYTES}
     return [
         dict(small if is_compacted and "max.message.bytes" in change else change)
-        for change in (small, *_CHANGES, small, small)
+        for change in (small, *_CHANGES, small, small, *_of_replication(ground, topic))
     ]
+
+
+def _of_replication(ground: Ground, topic: str) -> list[Part]:
+    """Returns the changes of how many must be in sync and, where losses are excused, of who may be elected."""
+    replicas = ground.scenario.topics[topic].replicas
+    changes: list[Part] = [{MIN_IN_SYNC: 1}, {MIN_IN_SYNC: replicas}, {MIN_IN_SYNC: max(1, replicas - 1)}]
+    if ground.profile.excuses:
+        changes += [{UNCLEAN: True}, {UNCLEAN: False}]
+    return changes
 
 
 def _lag(ground: Ground, choices: Choices) -> list[Part]:
@@ -79,6 +107,14 @@ TOPICS = (
         is_possible=has_lasting,
         lasts_ms=_CLIENTS_GO_ON_MS,
     ),
-    Fault(name="alter-topic", family="topic", percent=30, most=2, draw=_alter),
+    Fault(name="alter-topic", family="topic", percent=45, most=3, draw=_alter),
+    Fault(
+        name="fails-then-deleted",
+        family="topic",
+        percent=60,
+        most=2,
+        draw=_fails_then_deleted,
+        is_possible=_deletable_offline,
+    ),
     Fault(name="lag-metadata", family="topic", percent=40, most=3, draw=_lag),
 )

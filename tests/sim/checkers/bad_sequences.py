@@ -131,6 +131,14 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         [*QUIET, OffsetLookedUp(1, P, -1, 6)],
     ),
     "a leader that was fenced and still leads": ("elections", [Settled(P, FIRST, (2, 3))]),
+    "nobody who leads although one in sync is active": (
+        "elections",
+        [Settled(P, PartitionState(ALL, (1, 2), -1, 1, 2), (2, 3))],
+    ),
+    "nobody who leads although one is active and the topic allows it": (
+        "elections",
+        [Settled(P, PartitionState(ALL, (1,), -1, 1, 2), (2, 3), True)],
+    ),
     "an ISR with a broker that has no replica": (
         "isr-members",
         [Recorded(P, FIRST, FIRST._replace(isr=(1, 4)), (1, 2, 3, 4), False)],

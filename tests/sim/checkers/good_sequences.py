@@ -206,6 +206,10 @@ GOOD: dict[str, list[Sighting]] = {
         Recorded(P, FIRST._replace(isr=(1,)), PartitionState(ALL, (1,), -1, 1, 2), (2, 3), False),
         Settled(P, PartitionState(ALL, (1,), -1, 1, 2), (2, 3)),
     ],
+    "nobody who leads where logs may be offline, or where nobody is active": [
+        Settled(P, PartitionState(ALL, (1,), -1, 1, 2), (2, 3), True, True),
+        Settled(P, PartitionState(ALL, (1,), -1, 1, 2), (), True),
+    ],
     "a proposal that builds on the present state": [SHRINK],
     "a proposal that changes nothing": [
         SHRINK._replace(members=((1, 5), (2, 6), (3, 7)), result=FIRST, stated=(1, 0, ALL))

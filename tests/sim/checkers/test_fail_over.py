@@ -27,6 +27,8 @@ class Cluster:
         self.metadata_offset = 10
         # The brokers that have said that they cannot read the partition, and since when.
         self.unreadable: dict[int, int] = {}
+        # The replicas of the partition while its topic allows unclean elections.
+        self.unclean: dict[str, tuple[int, ...]] = {}
         self.lead(1)
         self.pass_time(OVERDUE_MS, beating=(1, 2, 3))
 
@@ -49,6 +51,7 @@ class Cluster:
                 self.now_us,
                 controller_since_us=self.controller_since_us,
                 unreadable={"t-0": self.unreadable},
+                unclean=self.unclean,
             )
         return found
 
@@ -184,3 +187,26 @@ def test_kip858_the_last_member_stays_in_sync_and_leads_nothing() -> None:
     without_controller.unreadable[1] = without_controller.now_us
     without_controller.controller_since_us = None
     assert without_controller.pass_time(9_000, beating=(1, 2, 3)) == []
+
+
+def test_a_partition_whose_topic_allows_it_gets_an_unclean_leader_within_a_second() -> None:
+    cluster = Cluster()
+    cluster.partition.isr = (1,)
+    cluster.active = (2, 3)
+    cluster.lead(-1)
+    assert cluster.pass_time(3_000, beating=(2, 3)) == []
+    cluster.unclean = {"t-0": (1, 2, 3)}
+    assert cluster.pass_time(800, beating=(2, 3)) == []
+    [found] = cluster.pass_time(2_000, beating=(2, 3))
+    assert "although broker 2 could lead" in found
+
+
+def test_nobody_out_of_sync_has_to_lead_where_the_topic_allows_it_no_more() -> None:
+    cluster = Cluster()
+    cluster.partition.isr = (1,)
+    cluster.active = (2, 3)
+    cluster.lead(-1)
+    cluster.unclean = {"t-0": (1, 2, 3)}
+    assert cluster.pass_time(800, beating=(2, 3)) == []
+    cluster.unclean = {}
+    assert cluster.pass_time(4_000, beating=(2, 3)) == []

@@ -64,7 +64,7 @@ def test_c1_a_leader_that_does_not_compare_topic_ids_is_found() -> None:
         ("delete_topic: x", "unknown topic 'x'"),
         ("create_topic: x", "unknown topic 'x'"),
         ("create_topic: t\n    leader: broker 9", "unknown node 'broker 9'"),
-        ("alter_topic: t\n    config: {min.insync.replicas: 2}", "min.insync.replicas cannot change"),
+        ("alter_topic: t\n    config: {flush.messages: 2}", "flush.messages cannot change"),
         ("alter_topic: t\n    config: {retention.moons: 2}", "retention.moons"),
         ("alter_topic: t\n    config: {}", "config"),
         ("lag_metadata: controller\n    for: 1s", "the controller replays no metadata"),
