@@ -18,6 +18,7 @@ from cluster.core.effects import Observe, Send
 from cluster.core.events import Event, Response
 from cluster.core.messages import (
     CONTROLLER_ID,
+    AllocateProducerIdsResponse,
     AlterPartitionRequest,
     FetchRequest,
     FetchResponse,
@@ -223,6 +224,8 @@ class Watch:
         self._positions.on_answered(shell.name, call, body)
         if self._proposals.are_open:
             self._proposals.on_answered((shell.node_id, shell.life_number), call, body)
+        if isinstance(body, AllocateProducerIdsResponse):
+            self._producer_ids.on_granted(shell.name, body)
         if self._forwarding.is_open:
             self._forwarding.on_answered((shell.node_id, shell.life_number), call, body)
 

@@ -1,17 +1,20 @@
-"""The ids of idempotent producers: each is handed out once."""
+"""The ids of idempotent producers: each is handed out once, by the broker that it was granted to."""
 
 from __future__ import annotations
 
 from typing import final
 
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import InitProducerIdResponse
+from cluster.core.messages import AllocateProducerIdsResponse, InitProducerIdResponse
 from sim.checkers.base import Jury
 
 
 @final
 class ProducerIdsOnce:
-    """Judges the ids that brokers hand out: two producers with one id and epoch would take each other's sequences."""
+    """Judges the ids that brokers hand out: two producers with one id and epoch would take each other's sequences.
+
+    So a broker hands out none that is not in a block of its own.
+    """
 
     name = "producer-ids"
 
@@ -19,11 +22,23 @@ class ProducerIdsOnce:
         self._jury = jury
         # The broker that has handed out each id.
         self._owners: dict[int, str] = {}
+        # The blocks that each broker has got from the controller: first id and end, exclusive.
+        self._granted: dict[str, list[tuple[int, int]]] = {}
+
+    def on_granted(self, broker: str, body: AllocateProducerIdsResponse) -> None:
+        """Receives the controller's answer to a broker, as the broker gets it."""
+        if body.error is ErrorCode.NONE:
+            block = (body.first_producer_id, body.first_producer_id + body.count)
+            self._granted.setdefault(broker, []).append(block)
 
     def on_answer(self, broker: str, body: InitProducerIdResponse) -> None:
         """Receives a broker's answer as it leaves, also one that never arrives."""
         if body.error is not ErrorCode.NONE:
             return
+        if not any(first <= body.producer_id < end for first, end in self._granted.get(broker, ())):
+            self._jury.report(
+                self.name, f"{broker} hands out id {body.producer_id}, which is in no block of its own"
+            )
         owner = self._owners.get(body.producer_id)
         if owner is not None:
             self._jury.report(self.name, f"{broker} hands out id {body.producer_id}, as {owner} has before")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import InitProducerIdResponse
+from cluster.core.messages import AllocateProducerIdsResponse, InitProducerIdResponse
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.checkers.producer_ids import ProducerIdsOnce
@@ -18,6 +18,21 @@ from sim.checkers.producer_ids import ProducerIdsOnce
 def test_an_id_is_handed_out_once_by_all_brokers(second: int, error: ErrorCode, count: int) -> None:
     jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
     ids = ProducerIdsOnce(jury)
+    for broker in ("broker-1", "broker-2"):
+        ids.on_granted(broker, AllocateProducerIdsResponse(first_producer_id=0, count=2))
     ids.on_answer("broker-1", InitProducerIdResponse(producer_id=0, producer_epoch=0))
     ids.on_answer("broker-2", InitProducerIdResponse(error=error, producer_id=second, producer_epoch=0))
     assert [each.checker for each in jury.violations] == ["producer-ids"] * count
+
+
+@pytest.mark.parametrize(
+    ("broker", "producer_id", "count"), [("broker-1", 9, 0), ("broker-1", 10, 1), ("broker-2", 9, 1)]
+)
+def test_a_broker_hands_out_ids_of_its_own_blocks_only(broker: str, producer_id: int, count: int) -> None:
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    ids = ProducerIdsOnce(jury)
+    ids.on_granted("broker-1", AllocateProducerIdsResponse(first_producer_id=0, count=10))
+    refused = AllocateProducerIdsResponse(error=ErrorCode.NETWORK_EXCEPTION, first_producer_id=0, count=99)
+    ids.on_granted("broker-2", refused)
+    ids.on_answer(broker, InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
+    assert len(jury.violations) == count
