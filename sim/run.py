@@ -25,6 +25,7 @@ from sim.checkers.history import LEADER_ALONE, RETENTION
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.registry import all_checkers
 from sim.checkers.sessions import BrokerSessions
+from sim.checkers.standing_timers import StandingTimers
 from sim.checkers.unanswered import UnansweredCalls
 from sim.cluster import CONTROLLER, Cluster, ClusterWatcher, Machines, topic_properties
 from sim.departures import Departures
@@ -240,6 +241,7 @@ class Run:
         watcher = self.blindfold if flips_bits else watch
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watcher, machines)
         self.blindfold.follow(self.cluster.network.counts)
+        self.standing = StandingTimers(self.jury)
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()
         site = Site(
@@ -279,6 +281,7 @@ class Run:
         self.witness.look(self.cluster.controller.acts_since_us)
         self.lag.look(self.cluster.brokers, self.cluster.partitions, self.world.now_us)
         self.outages.look()
+        self.standing.look(self.cluster.brokers.values(), self.world.now_us)
 
     def _is_over(self) -> bool:
         """Whether the run ends before its time: a violation is all that is asked of it, or it has no events left."""

@@ -18,10 +18,12 @@ from cluster.core.effects import Observe, Send
 from cluster.core.events import Event, Response
 from cluster.core.messages import (
     CONTROLLER_ID,
+    AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
     FetchRequest,
     FetchResponse,
+    InitProducerIdRequest,
     InitProducerIdResponse,
     ResponseBody,
     TopicPartition,
@@ -194,6 +196,8 @@ class Watch:
         if acts_since_us is not None:
             waited_us = shell.world.now_us - max(exchange.asked_us, acts_since_us)
             self._unanswered.on_left(shell.name, exchange.body, waited_us)
+            if isinstance(exchange.body, InitProducerIdRequest):
+                self._unanswered.on_id_left(shell.name, shell.world.now_us, waited_us)
 
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         """Receives a call as it leaves a core."""
@@ -210,6 +214,8 @@ class Watch:
             life = (shell.node_id, shell.life_number)
             waits_for = _maximal_isr(shell.core, effect.body.topic_partition)
             self._proposals.on_sent(life, effect.call, effect.body, waits_for)
+        if isinstance(effect.body, AllocateProducerIdsRequest):
+            self._unanswered.on_asking(shell.name, effect.call)
         if isinstance(effect.body, FORWARDED) and isinstance(shell.core, Broker):
             self._forwarding.on_sent((shell.node_id, shell.life_number), effect.call, effect.body)
 
@@ -226,6 +232,7 @@ class Watch:
             self._proposals.on_answered((shell.node_id, shell.life_number), call, body)
         if isinstance(body, AllocateProducerIdsResponse):
             self._producer_ids.on_granted(shell.name, body)
+        self._unanswered.on_answered(shell.name, call, shell.world.now_us)
         if self._forwarding.is_open:
             self._forwarding.on_answered((shell.node_id, shell.life_number), call, body)
 
@@ -277,6 +284,7 @@ class Watch:
             self._witness.controller.on_died()
         self._proposals.on_end(shell.node_id)
         self._forwarding.on_end(shell.node_id)
+        self._unanswered.on_end(shell.name)
         self._leaders.on_end(shell.node_id)
         self._adopted.on_end(shell.node_id)
         if shell.node_id != CONTROLLER_ID and in_order:

@@ -25,6 +25,30 @@ class UnansweredCalls:
 
     def __init__(self, jury: Jury, forward_ms: int | None = None) -> None:
         self._jury, self._forward_ms = jury, forward_ms
+        # The call by which each broker asks for ids, and when it learned last what became of one.
+        self._asking: dict[str, int] = {}
+        self._told_us: dict[str, int] = {}
+
+    def on_asking(self, node: str, call: int) -> None:
+        """Receives that a broker asks the controller for producer ids: who wants one waits for that."""
+        self._asking[node] = call
+
+    def on_answered(self, node: str, call: int, now_us: int) -> None:
+        """Receives the outcome of any call of a node."""
+        if self._asking.get(node) == call:
+            del self._asking[node]
+            self._told_us[node] = now_us
+
+    def on_end(self, node: str) -> None:
+        """Receives the end of a node's process."""
+        self._asking.pop(node, None)
+
+    def on_id_left(self, node: str, now_us: int, waited_us: int) -> None:
+        """Receives a request for a producer's id without an answer: none waits once nobody is asked for ids."""
+        idle_us = min(waited_us, now_us - self._told_us.get(node, 0))
+        if node not in self._asking and idle_us > SLACK_US:
+            what = f"has not answered InitProducerIdRequest in {waited_us // 1_000} ms"
+            self._jury.report(self.name, f"{node} {what}, and asks nobody for ids")
 
     def on_left(self, node: str, body: RequestBody, waited_us: int) -> None:
         """Receives a request without an answer, and how long the node has had it and could act."""

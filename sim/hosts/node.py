@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Protocol, final
@@ -139,6 +139,17 @@ class Node(Shell):
         if runs_since_us is None or (self._jobs and self.world.now_us - self._job_began_us >= LONG_JOB_US):
             return None
         return max(runs_since_us, self._long_job_ended_us)
+
+    @property
+    def pending_timers(self) -> Collection[str]:
+        """The keys of the timers that the core has set; none of a node that is down."""
+        return self._timers.pending
+
+    @property
+    def is_at_leisure(self) -> bool:
+        """Whether the process runs and goes on, and neither a job nor an event is left for it."""
+        has_work = bool(self._jobs or self._inbox)
+        return self.runs_since_us is not None and not has_work and not self.is_stopping
 
     def reachability(self) -> Reachability:
         if self.core is not None:

@@ -6,7 +6,7 @@ While the clock of the machine stands still, no timer fires.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import final
 
 from sim.world.time import Actor, World
@@ -58,6 +58,11 @@ class Timers:
     def cancel(self, key: str) -> None:
         """Drop the timer, if there is one of that key."""
         self._instants.pop(key, None)
+
+    @property
+    def pending(self) -> Collection[str]:
+        """The keys of the timers that are set."""
+        return self._instants.keys()
 
     def end(self) -> None:
         """Drop all timers, because the life is over."""

@@ -49,3 +49,21 @@ def test_a_request_that_is_kept_longer_than_it_allows_is_noticed(body: RequestBo
 
 def test_what_waits_for_another_node_is_not_judged() -> None:
     assert broken(PROPOSAL, 60_000_000) == []
+
+
+def without_id(*, is_told: bool, waited_us: int) -> int:
+    """Return how many violations there are when a client leaves that wanted an id."""
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    unanswered = UnansweredCalls(jury)
+    unanswered.on_asking("broker-1", 7)
+    unanswered.on_answered("broker-1", 6, 0)
+    if is_told:
+        unanswered.on_answered("broker-1", 7, 1_000_000)
+    unanswered.on_id_left("broker-1", 1_000_000 + waited_us, 1_000_000 + waited_us)
+    return len(jury.violations)
+
+
+def test_who_wants_an_id_waits_no_longer_than_its_broker_for_the_controller() -> None:
+    assert without_id(is_told=True, waited_us=SLACK_US) == 0
+    assert without_id(is_told=True, waited_us=SLACK_US + 1) == 1
+    assert without_id(is_told=False, waited_us=SLACK_US + 1) == 0

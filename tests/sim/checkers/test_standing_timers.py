@@ -1,0 +1,47 @@
+"""Periodic work goes on for as long as a broker lives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cluster.core.broker.maintenance import RETENTION_TIMER
+from sim.checkers.base import Jury
+from sim.checkers.ghost import Ghost
+from sim.checkers.standing_timers import BOUND_US, StandingTimers
+
+
+@dataclass
+class Clockwork:
+    """A node with the timers that a test gives it."""
+
+    name: str = "broker-1"
+    life_number: int = 1
+    pending_timers: set[str] = field(default_factory=lambda: {RETENTION_TIMER, "fetch.expiry"})
+    is_at_leisure: bool = True
+
+
+def judged(node: Clockwork, *changes: dict[str, object]) -> list[str]:
+    """Return what is found wrong by looks at the node, half of the bound apart, each after one of the changes."""
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    timers = StandingTimers(jury)
+    for number, change in enumerate(({}, *changes)):
+        for name, value in change.items():
+            setattr(node, name, value)
+        timers.look([node], number * BOUND_US // 2)
+    return [violation.checker for violation in jury.violations]
+
+
+def test_a_timer_that_is_not_set_again_is_reported_once() -> None:
+    gone: dict[str, object] = {"pending_timers": set()}
+    assert judged(Clockwork(), gone, {}) == []
+    assert judged(Clockwork(), gone, {}, {}, {}, {}, {}) == ["standing-timers"]
+
+
+def test_a_timer_may_be_missing_while_a_job_runs_and_a_new_process_has_its_own() -> None:
+    gone: dict[str, object] = {"pending_timers": set()}
+    assert judged(Clockwork(), gone | {"is_at_leisure": False}, {}, {}, {}) == []
+    assert judged(Clockwork(), gone, {}, {"life_number": 3}, {}, {}, {}) == []
+
+
+def test_what_is_set_for_a_while_only_may_end() -> None:
+    assert judged(Clockwork(), {"pending_timers": {RETENTION_TIMER}}, {}, {}, {}) == []
