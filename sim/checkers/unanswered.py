@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import final
 
-from cluster.core.messages import FetchRequest, MetadataRequest, ProduceRequest, RequestBody
+from cluster.core.messages import (
+    FetchMetadataRequest,
+    FetchRequest,
+    MetadataRequest,
+    ProduceRequest,
+    RequestBody,
+)
 from sim.checkers.base import Jury
 from sim.checkers.forwarding import FORWARDED
 
@@ -62,6 +68,6 @@ def allowed_wait_ms(body: RequestBody) -> int | None:
     """Returns how long a request may wait at a node; None for one that a job or another node may hold up."""
     if isinstance(body, ProduceRequest):
         return body.timeout_ms
-    if isinstance(body, FetchRequest):
+    if isinstance(body, FetchRequest | FetchMetadataRequest):
         return body.max_wait_ms
     return 0 if isinstance(body, MetadataRequest) else None

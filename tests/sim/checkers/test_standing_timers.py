@@ -12,7 +12,7 @@ from sim.checkers.standing_timers import BOUND_US, StandingTimers
 
 @dataclass
 class Clockwork:
-    """A node with the timers that a test gives it."""
+    """A node with the timers of a test."""
 
     name: str = "broker-1"
     life_number: int = 1

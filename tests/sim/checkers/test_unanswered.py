@@ -6,6 +6,7 @@ import pytest
 
 from cluster.core.messages import (
     AlterPartitionRequest,
+    FetchMetadataRequest,
     FetchRequest,
     MetadataRequest,
     ProduceRequest,
@@ -18,6 +19,7 @@ from sim.checkers.unanswered import SLACK_US, UnansweredCalls
 
 PRODUCE = ProduceRequest(acks=-1, timeout_ms=750, partitions=())
 FETCH = FetchRequest(replica_id=-1, max_wait_ms=200, partitions=())
+CHANGES = FetchMetadataRequest(broker_id=1, offset=0, max_wait_ms=100, max_bytes=1)
 METADATA = MetadataRequest(topics=("t",))
 PROPOSAL = AlterPartitionRequest(
     topic_partition=TopicPartition("t", 0), topic_id="1f" * 16, broker_id=1, broker_epoch=1, leader_epoch=0,
@@ -31,7 +33,9 @@ def broken(body: RequestBody, waited_us: int) -> list[str]:
     return [violation.what for violation in jury.violations]
 
 
-@pytest.mark.parametrize(("body", "allowed_us"), [(PRODUCE, 750_000), (FETCH, 200_000), (METADATA, 0)])
+@pytest.mark.parametrize(
+    ("body", "allowed_us"), [(PRODUCE, 750_000), (FETCH, 200_000), (CHANGES, 100_000), (METADATA, 0)]
+)
 def test_whoever_gives_up_before_an_answer_is_due_is_not_kept_waiting(
     body: RequestBody, allowed_us: int
 ) -> None:
