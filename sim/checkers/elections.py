@@ -15,7 +15,7 @@ class ElectedByRule(Checker):
     It is always an active broker, and one that can read its log as far as the controller knows (ELE-2). A leader that
     is in sync and active stays, else the first such replica in the order of the assignment leads (ELE-3): judged after
     all records of the decision, where every broker can read all that it has. Nobody leads only where
-    nobody may (ELE-4).
+    nobody may (ELE-4). With an election only those leave the ISR who are not active, or cannot read that topic's log.
     """
 
     name = "elections"
@@ -24,12 +24,16 @@ class ElectedByRule(Checker):
         super().__init__(ghost)
         # The state before the decision, by partition, where the decision names another leader.
         self._before: dict[str, PartitionState] = {}
+        # The same, also where a broker may have told the controller that it cannot read something.
+        self._led: dict[str, PartitionState] = {}
 
     def judges(self) -> Mapping[type, Judge]:
         return {Recorded: self._on_recorded, Settled: self._on_settled}
 
     def _on_recorded(self, partition: PartitionGhost, sighting: Recorded) -> str | None:
         before, after = sighting.before, sighting.after
+        if before is not None and before.leader != after.leader:
+            self._led.setdefault(partition.name, before)
         if before is not None and before.leader != after.leader and not sighting.may_be_offline:
             self._before.setdefault(partition.name, before)
         if after.leader < 0 or (before is not None and before.leader_epoch == after.leader_epoch):
@@ -45,6 +49,10 @@ class ElectedByRule(Checker):
 
     def _on_settled(self, partition: PartitionGhost, sighting: Settled) -> str | None:
         leader = sighting.state.leader
+        led = self._led.pop(partition.name, None)
+        if led is not None and (driven := _driven_out(led, sighting)):
+            epoch = sighting.state.leader_epoch
+            return f"{partition.name}: active broker {driven[0]} left the ISR with the election for epoch {epoch}"
         if leader >= 0 and leader not in sighting.active:
             return f"{partition.name}: broker {leader} still leads; active are {list(sighting.active)}"
         if leader < 0 and not sighting.may_be_offline and (able := _able(sighting)):
@@ -73,3 +81,12 @@ def _able(sighting: Settled) -> list[int]:
     state = sighting.state
     may_lead = state.replicas if sighting.allows_unclean else state.isr
     return [replica for replica in may_lead if replica in sighting.active]
+
+
+def _driven_out(before: PartitionState, sighting: Settled) -> list[int]:
+    """Returns the members that an election of one of them took out of the ISR although they are active and can read."""
+    state = sighting.state
+    if state.leader not in before.isr:
+        return []
+    left = [member for member in before.isr if member not in state.isr]
+    return [member for member in left if member in sighting.active and member not in sighting.named_by]

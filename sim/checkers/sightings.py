@@ -64,6 +64,8 @@ class Settled(NamedTuple):
     # As in `Recorded`.
     allows_unclean: bool = False
     may_be_offline: bool = False
+    # The brokers that have ever named this partition, of this very topic, as one that they cannot read.
+    named_by: tuple[int, ...] = ()
 
 
 class Accepted(NamedTuple):

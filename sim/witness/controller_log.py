@@ -36,7 +36,7 @@ from cluster.core.metadata.records import (
 from sim.checkers.base import Jury
 from sim.checkers.fail_over import FailOver
 from sim.checkers.metadata_replay import MetadataReplay
-from sim.checkers.sightings import Accepted, Described, Elected, IsrChanged, Recorded
+from sim.checkers.sightings import Accepted, Described, Elected, IsrChanged, Recorded, Settled
 from sim.disk import SimDisk
 from sim.witness.log_reader import DiskEye, LogReader
 from storage.batch import RecordBatch
@@ -77,6 +77,8 @@ class ControllerLog:
         self._offline: dict[int, dict[tuple[str, str], int]] = {}
         # Whether a heartbeat has ever named such a partition, also one that the controller has not answered.
         self._may_be_offline = False
+        # The brokers that have ever named a partition so, by partition and topic id.
+        self._named_by: dict[tuple[str, str], set[int]] = {}
         # The records of a decision whose last batch was not read yet.
         self._open: list[tuple[int, MetadataRecord]] = []
 
@@ -123,7 +125,15 @@ class ControllerLog:
                     self._on_recorded(found)
         for settled in self.replay.settled():
             if settled.partition in self._names:
-                self._jury.see(settled._replace(may_be_offline=self._may_be_offline))
+                self._jury.see(self._with_knowledge(settled))
+
+    def _with_knowledge(self, settled: Settled) -> Settled:
+        """Returns the sighting with what heartbeats have said of logs that cannot be read."""
+        if not self._may_be_offline:
+            return settled
+        named = (settled.partition, self.replay.partitions[settled.partition][-1].topic_id)
+        named_by = tuple(sorted(self._named_by.get(named, ())))
+        return settled._replace(may_be_offline=True, named_by=named_by)
 
     def _on_replaced(self, broker: int) -> None:
         """Note that the broker's registration, if it has one, is about to be replaced by a later one."""
@@ -167,6 +177,9 @@ class ControllerLog:
         if not isinstance(request, BrokerHeartbeatRequest):
             return
         self._may_be_offline = self._may_be_offline or bool(request.offline_partitions)
+        for each in request.offline_partitions:
+            named = (str(each.topic_partition), each.topic_id)
+            self._named_by.setdefault(named, set()).add(request.broker_id)
         if self._is_of_present_life(request):
             self._fail_over.on_taken(request.broker_id, self._jury.now_us())
 

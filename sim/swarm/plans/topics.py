@@ -111,8 +111,8 @@ TOPICS = (
     Fault(
         name="fails-then-deleted",
         family="topic",
-        percent=60,
-        most=2,
+        percent=100,
+        most=3,
         draw=_fails_then_deleted,
         is_possible=_deletable_offline,
     ),

@@ -131,6 +131,13 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         [*QUIET, OffsetLookedUp(1, P, -1, 6)],
     ),
     "a leader that was fenced and still leads": ("elections", [Settled(P, FIRST, (2, 3))]),
+    "a leader that loses its place and its membership although it is active": (
+        "elections",
+        [
+            Recorded(P, FIRST, FAILED_OVER, ALL, False, may_be_offline=True),
+            Settled(P, FAILED_OVER, ALL, False, True),
+        ],
+    ),
     "nobody who leads although one in sync is active": (
         "elections",
         [Settled(P, PartitionState(ALL, (1, 2), -1, 1, 2), (2, 3))],

@@ -206,6 +206,10 @@ GOOD: dict[str, list[Sighting]] = {
         Recorded(P, FIRST._replace(isr=(1,)), PartitionState(ALL, (1,), -1, 1, 2), (2, 3), False),
         Settled(P, PartitionState(ALL, (1,), -1, 1, 2), (2, 3)),
     ],
+    "a leader that has named the log as one that it cannot read": [
+        Recorded(P, FIRST, FAILED_OVER, ALL, False, may_be_offline=True),
+        Settled(P, FAILED_OVER, ALL, False, True, (1,)),
+    ],
     "nobody who leads where logs may be offline, or where nobody is active": [
         Settled(P, PartitionState(ALL, (1,), -1, 1, 2), (2, 3), True, True),
         Settled(P, PartitionState(ALL, (1,), -1, 1, 2), (), True),
