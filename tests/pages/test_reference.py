@@ -114,6 +114,8 @@ def test_every_target_and_condition_of_the_page_of_keys_is_one() -> None:
         "after-ack",
         "isr",
         "leader",
+        "elected",
+        "joining",
         "truncated",
     ]
 

@@ -203,7 +203,7 @@ class Rooms:
         self, *, most_calls: int | None = None, node_calls: int = NODE_CALLS, node_bytes: int = NODE_BYTES
     ) -> None:
         """`most_calls` are those of each connection; None: MOST_CALLS."""
-        self._most_calls = MOST_CALLS if most_calls is None else most_calls
+        self._most_calls = most_calls
         self._node_calls, self._node_bytes = node_calls, node_bytes
         self._rooms: dict[tuple[str, str], Room] = {}
         self._nodes: dict[str, NodeLimit] = {}
@@ -224,7 +224,8 @@ class Rooms:
         """Returns the room for a stream or call that begins; `leave` ends it."""
         room = self._rooms.get((peer, kind))
         if room is None:
-            room = self._rooms[peer, kind] = Room(self.node(kind), self._fresh, self._most_calls)
+            most_calls = MOST_CALLS if self._most_calls is None else self._most_calls
+            room = self._rooms[peer, kind] = Room(self.node(kind), self._fresh, most_calls)
         room.users += 1
         return room
 
