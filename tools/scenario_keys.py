@@ -23,6 +23,7 @@ from pydantic_core import PydanticUndefined
 
 from sim.scenario.base import Named, Step
 from sim.scenario.model import (
+    AdminModel,
     BuggifyModel,
     ClockModel,
     ClusterModel,
@@ -61,6 +62,7 @@ PARTS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("`producers`: each of the list", ProducerModel),
     ("`consumers`: each of the list", ConsumerModel),
     ("`seekers`: each of the list", SeekerModel),
+    ("`admins`: each of the list", AdminModel),
 )
 
 _DURATIONS = ((60_000_000, "m"), (1_000_000, "s"), (1_000, "ms"), (1, "us"))
