@@ -12,7 +12,7 @@ from sim.checkers.base import Jury, Violation
 from sim.checkers.client_history import ClientHistoryCheck
 from sim.checkers.history import HistoryCheck
 from sim.checkers.index_entries import NAME as INDEX_ENTRIES
-from sim.checkers.index_entries import Indexed, index_findings
+from sim.checkers.index_entries import Indexed, Timed, index_findings, time_findings
 from sim.checkers.producer_sequences import NAME as PRODUCER_SEQUENCES
 from sim.checkers.producer_sequences import sequence_findings
 from sim.cluster import Cluster
@@ -231,10 +231,19 @@ class FinalLogs:
             for what in sequence_findings(name, batches, self._jury.ghost.partition(name).may_forget):
                 self._jury.report(PRODUCER_SEQUENCES, what)
 
-    def _judge_indexes(self, who: str, reader: LogReader) -> None:
+    def _judge_indexes(self, name: str, broker: int, reader: LogReader) -> None:
+        """Judge the indexes of sealed segments; the times of a compacted one may be those of records that are gone."""
+        who = f"{name}: broker {broker}"
         for base_offset, places, data in reader.indexes():
             batches = [Indexed(place.position, place.mark) for place in places]
             for what in index_findings(who, base_offset, batches, data):
+                self._jury.report(INDEX_ENTRIES, what)
+        is_rotten = bool(self._jury.ghost.partition(name).image(broker).damage)
+        if is_rotten or self._logs.is_compacted(name):
+            return
+        for base_offset, places, data in reader.indexes(".timeindex"):
+            timed = [Timed(place.mark.base_offset, place.newest_ms) for place in places]
+            for what in time_findings(who, base_offset, timed, data):
                 self._jury.report(INDEX_ENTRIES, what)
 
     def _compare_replicas(self, name: str) -> None:
@@ -247,7 +256,7 @@ class FinalLogs:
             end = image.chain.end if ghost.unclean_epochs else 0
             marks = list(self._logs.whole(broker, name, reader.read_all(), end=end))
             self._logs.judge_compaction(broker, name)
-            self._judge_indexes(f"{name}: broker {broker}", reader)
+            self._judge_indexes(name, broker, reader)
             agreed_end = ghost.held_end(image)
             if reader.unsound:
                 what = f"broker {broker}: {reader.unsound}"

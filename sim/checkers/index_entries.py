@@ -1,15 +1,18 @@
-"""Judges the offset indexes of sealed segments: each entry leads to the batch that its offset needs."""
+"""Judges the indexes of sealed segments: each entry leads to the batch that its offset or its time needs."""
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from sim.checkers.chain import Mark
 
 NAME = "index-entries"
 _ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
 _PADDING = (0, 0)
 
 
@@ -18,6 +21,13 @@ class Indexed(NamedTuple):
 
     position: int
     mark: Mark
+
+
+class Timed(NamedTuple):
+    """The first offset of a batch of a segment, and the greatest timestamp of its records."""
+
+    base_offset: int
+    newest_ms: int
 
 
 def index_findings(who: str, base_offset: int, batches: Sequence[Indexed], data: bytes) -> Iterator[str]:
@@ -45,3 +55,23 @@ def index_findings(who: str, base_offset: int, batches: Sequence[Indexed], data:
         elif starts.get(position, offset + 1) > offset:
             yield f"{who}: the index leads from offset {offset} to byte {position}, where no batch for it begins"
         before = offset
+
+
+def time_findings(who: str, base_offset: int, batches: Sequence[Timed], data: bytes) -> Iterator[str]:
+    """Yields what is wrong with the bytes of the time index of the segment that begins at `base_offset`.
+
+    The timestamp of each entry is the greatest of all records up to the batch of its offset, the first that has it: a
+    look-up of this time, or of a later one, begins there.
+    """
+    bases = [each.base_offset for each in batches]
+    greatest = list(accumulate([each.newest_ms for each in batches], max, initial=-1))
+    size = _TIME_ENTRY.size
+    for newest_ms, relative in _TIME_ENTRY.iter_unpack(data[: len(data) - len(data) % size]):
+        offset = base_offset + relative
+        place = bisect_right(bases, offset)
+        before_ms, latest_ms = greatest[max(place - 1, 0)], greatest[place]
+        # What follows the entries is zeros.
+        if newest_ms and not before_ms < newest_ms == latest_ms:
+            what = f"has time {newest_ms} at offset {offset}; the latest is {latest_ms} there, {before_ms} before"
+            yield f"{who}: the index {what}"
+            return

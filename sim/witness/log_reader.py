@@ -164,15 +164,15 @@ class LogReader:
         paths = self._paths()
         return _base_of(paths[0]) if paths else 0
 
-    def indexes(self) -> Iterator[tuple[int, list[Place], bytes]]:
-        """Yield the base offset of each sealed segment with an offset index, its batches read so far, and the index.
+    def indexes(self, suffix: str = ".index") -> Iterator[tuple[int, list[Place], bytes]]:
+        """Yield the base offset of each sealed segment with such an index, its batches read so far, and the index.
 
         The index of the active segment may have entries of batches that were cut: they count no more, and the next
         ones overwrite them. It loses them when the segment is sealed.
         """
         file_system = self._eye.file_system
         for path in self._paths()[:-1]:
-            index = f"{path.removesuffix('.log')}.index"
+            index = path.removesuffix(".log") + suffix
             if file_system.exists(index):
                 places = [place for place in self.places if place.path == path]
                 yield _base_of(path), places, self._used_bytes(index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 from sim.checkers.chain import Mark
-from sim.checkers.index_entries import Indexed, index_findings
+from sim.checkers.index_entries import Indexed, Timed, index_findings, time_findings
 
 # Batches of two records each, 100 bytes long, from offset 10 on.
 BATCHES = [Indexed(100 * place, Mark(10 + 2 * place, 12 + 2 * place, 0, 0, 2)) for place in range(3)]
@@ -39,3 +39,25 @@ def test_offset_at_which_no_batch_ends_is_found() -> None:
 
 def test_index_that_goes_back_is_found() -> None:
     assert found((3, 100), (1, 0)) == ["b: the index goes from offset 13 back to 11"]
+
+
+def found_of_times(*entries: tuple[int, int]) -> list[str]:
+    data = b"".join(struct.pack(">qi", *entry) for entry in entries)
+    return list(time_findings("b", 10, [Timed(10, 50), Timed(12, 40), Timed(14, 60)], data))
+
+
+def test_time_is_the_latest_of_all_batches_up_to_its_offset() -> None:
+    assert not found_of_times((50, 1), (60, 5), (0, 0))
+    assert not found_of_times()
+
+
+def test_time_of_records_that_are_not_there_is_found() -> None:
+    assert found_of_times((50, 1), (70, 5)) == [
+        "b: the index has time 70 at offset 15; the latest is 60 there, 50 before"
+    ]
+    assert found_of_times((60, 1)) and found_of_times((50, 5))
+
+
+def test_time_that_an_earlier_batch_has_too_is_found() -> None:
+    # The second batch is older than the first: a look-up that began there would miss the first.
+    assert found_of_times((50, 3))
