@@ -171,7 +171,9 @@ class Watch:
         if isinstance(body, FetchResponse):
             self._note_wait(shell, exchange)
             if isinstance(exchange.body, FetchRequest):
-                self._lives.on_answer(shell.node_id, shell.life_number, exchange.body, body)
+                self._lives.on_answer(
+                    shell.node_id, shell.life_number, exchange.body, body, exchange.asked_us
+                )
         if isinstance(shell, Node):
             self._metadata.on_reply(shell, exchange.body, body)
         if isinstance(exchange.body, FORWARDED) and shell.node_id != CONTROLLER_ID:
@@ -181,7 +183,7 @@ class Watch:
         """Receives the answer to a request that came by mistake."""
         self._strays.on_answer(shell.name, exchange.body, exchange.stray or "", body)
         if isinstance(exchange.body, FetchRequest) and isinstance(body, FetchResponse):
-            self._lives.on_answer(shell.node_id, shell.life_number, exchange.body, body)
+            self._lives.on_answer(shell.node_id, shell.life_number, exchange.body, body, exchange.asked_us)
 
     def _note_wait(self, shell: Shell, exchange: Exchange) -> None:
         """Show how long a fetch has waited while the process and its clock went on."""

@@ -10,6 +10,9 @@ from cluster.core.messages import FetchRequest, FetchResponse
 from cluster.core.metadata.image import BrokerRegistration
 from sim.checkers.base import Jury
 
+# Later than any time of a run.
+LATER_US = 1 << 62
+
 
 @final
 class PresentLives:
@@ -24,18 +27,31 @@ class PresentLives:
         self._jury = jury
         # What each node knew after the last step that may have changed it, and the life of the node.
         self._known: dict[int, tuple[int, Mapping[int, BrokerRegistration]]] = {}
+        # When each node first knew of a registration, by node, broker and broker epoch.
+        self._since_us: dict[tuple[int, int, int], int] = {}
 
     def on_metadata(self, node_id: int, life: int, brokers: Mapping[int, BrokerRegistration]) -> None:
         """Receives the registrations that a node knows at the end of a step: answers of that step may be older."""
         self._known[node_id] = (life, brokers)
+        for number, broker in brokers.items():
+            self._since_us.setdefault((node_id, number, broker.broker_epoch), self._jury.now_us())
 
-    def on_answer(self, node_id: int, life: int, request: FetchRequest, body: FetchResponse) -> None:
-        """Receives an answer to a fetch as it leaves the node."""
+    def on_answer(
+        self, node_id: int, life: int, request: FetchRequest, body: FetchResponse, asked_us: int = LATER_US
+    ) -> None:
+        """Receives an answer to a fetch as it leaves the node, which got the fetch at `asked_us`.
+
+        No registration has two processes. A fetch that names the wrong one is refused when it comes; one that has
+        waited since before the node knew the registration is compared with its epoch only.
+        """
         known_life, brokers = self._known.get(node_id, (life, {}))
         known = brokers.get(request.replica_id) if known_life == life else None
         if known is None or request.header is None or request.broker_epoch > known.broker_epoch:
             return
         if (request.broker_epoch, request.header.incarnation) == (known.broker_epoch, known.incarnation):
+            return
+        since_us = self._since_us.get((node_id, request.replica_id, known.broker_epoch), 0)
+        if request.broker_epoch == known.broker_epoch and asked_us <= since_us:
             return
         for answer in body.partitions:
             if answer.error is ErrorCode.NONE:

@@ -279,6 +279,7 @@ class Shell:
             stray = Exchange(
                 source=exchange.source, body=body, path=exchange.path, sent_us=exchange.sent_us, stray=why
             )
+            stray.asked_us = self.world.now_us
             self._inbound[call] = (stray, _drop)
             self._inbox.append((Request(call=call, body=body), stray))
 

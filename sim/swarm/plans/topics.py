@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import LAST, Fault, Ground, has_lasting
-from sim.swarm.workload import BATCH_OVERHEAD_BYTES
+from sim.swarm.workload import BATCH_OVERHEAD_BYTES, WIDE
 
 _LEAST_SEGMENT_BYTES = 1_024
 # The clients of a topic that comes back have so long to find it, and to use it.
@@ -45,7 +45,7 @@ def _again_at_the_end(ground: Ground, choices: Choices) -> list[Part]:
 
 def _fails_then_deleted(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a topic that loses the directories of one log, is deleted while it is offline, and is created again."""
-    name = choices.pick(ground.deletable, "topic")
+    name = choices.pick([each for each in ground.deletable if each != WIDE], "topic")
     partition = f"{name}/{choices.below(ground.scenario.topics[name].partitions, 'partition')}"
     roles = ("leader", "follower") if ground.replicas(partition) > 1 else ("leader",)
     again: Part = {"at": f"+{choices.pick((1, 50, 500), 'again')}ms", "create_topic": name}
@@ -58,7 +58,7 @@ def _fails_then_deleted(ground: Ground, choices: Choices) -> list[Part]:
 
 def _deletable_offline(ground: Ground) -> bool:
     """Whether a topic may be deleted whose log has failed at a broker that goes on with other directories."""
-    return _deletable(ground) and ground.scenario.cluster.directories > 1
+    return any(each != WIDE for each in ground.deletable) and ground.scenario.cluster.directories > 1
 
 
 def _alter(ground: Ground, choices: Choices) -> list[Part]:

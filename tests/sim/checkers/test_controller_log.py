@@ -329,7 +329,7 @@ def test_the_controller_hears_the_present_life_of_a_broker() -> None:
 
 def test_ele2_a_broker_that_cannot_read_the_partition_is_not_elected() -> None:
     """What it said counts for the topic that exists, in its present life, as long as the controller remembers it."""
-    change = PartitionChangeRecord(topic="t", partition=0, leader=2, isr=(2,))
+    change = PartitionChangeRecord(topic="t", partition=0, leader=2)
 
     def found(topic_id: str = ID, *, is_forgotten: bool = False, restarts: bool = False) -> list[str]:
         site = started()
@@ -337,6 +337,7 @@ def test_ele2_a_broker_that_cannot_read_the_partition_is_not_elected() -> None:
         request = BrokerHeartbeatRequest(
             broker_id=2, broker_epoch=1, metadata_offset=6, offline_partitions=(offline,)
         )
+        site.log.on_request(request)
         site.answer(request, BrokerHeartbeatResponse(is_fenced=False))
         if is_forgotten:
             site.log.on_died()

@@ -51,3 +51,17 @@ def test_led7_a_leader_answers_no_fetch_of_a_life_that_it_knows_to_be_over(
     answer = FetchPartitionResponse(topic_partition=TopicPartition("t", 0), error=error)
     lives.on_answer(LEADER, leader_life, request, FetchResponse(partitions=(answer,)))
     assert [found.checker for found in jury.violations] == ["present-lives"] * count
+
+
+@pytest.mark.parametrize(("epoch", "asked_us", "count"), [(7, 500, 0), (7, 501, 1), (6, 500, 1)])
+def test_a_fetch_that_came_before_its_life_was_known_is_compared_with_the_epoch_only(
+    epoch: int, asked_us: int, count: int
+) -> None:
+    jury = Jury(Ghost(), [], now_us=lambda: 500, on_violation=lambda found: None)
+    lives = PresentLives(jury)
+    lives.on_metadata(LEADER, 1, {FOLLOWER: registration(7, "b")})
+    header = Header(broker_id=FOLLOWER, broker_epoch=epoch, incarnation="a")
+    request = FetchRequest(header=header, replica_id=FOLLOWER, broker_epoch=epoch, partitions=())
+    answer = FetchPartitionResponse(topic_partition=TopicPartition("t", 0))
+    lives.on_answer(LEADER, 1, request, FetchResponse(partitions=(answer,)), asked_us)
+    assert len(jury.violations) == count
