@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
+from cluster.core.client.producer import ProducerCore
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import TopicPartition
 from sim.checkers.base import Jury
@@ -21,6 +22,8 @@ TRIES = 5
 # The partitions of one topic that get a record. What keeps one of many from serving keeps others too.
 MOST_PARTITIONS = 8
 _LOOK_US = 20_000
+# Where jobs take time, a flush of each replica may last longer than a request of less patience.
+_PATIENT_MS = 1_000
 # At least what a batch with one record of a run needs beside its value: headers, key, lengths.
 _BATCH_OVERHEAD_BYTES = 100
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE.name, ErrorCode.RECORD_LIST_TOO_LARGE.name})
@@ -42,7 +45,7 @@ class Canaries:
             (producer, topic_partition)
             for producer in self._cluster.producers
             for topic_partition in self._served(producer.model.topic)
-            if producer.is_up
+            if producer.is_up and self._is_patient(producer)
         ]
         for _ in range(TRIES):
             sent = [(each, self._sent(*each)) for each in waiting]
@@ -54,6 +57,11 @@ class Canaries:
             if operation.outcome is not Outcome.OK and not self._is_too_large(topic_partition, operation):
                 what = f"gets no record into the healed cluster, in {TRIES} tries: {operation.error}"
                 self._jury.report(NAME, f"{topic_partition}: {producer.name} {what}")
+
+    def _is_patient(self, producer: ProducerShell) -> bool:
+        core = producer.core
+        assert isinstance(core, ProducerCore), producer.name
+        return not self._cluster.scenario.cluster.jobs or core.config.request_timeout_ms >= _PATIENT_MS
 
     def _is_too_large(self, topic_partition: TopicPartition, operation: SendOperation) -> bool:
         """Whether the topic's settings, perhaps those that a step has altered, refuse records of that size."""

@@ -61,6 +61,19 @@ def test_a_topic_may_refuse_records_above_its_limits(limit: str) -> None:
     assert run(SCENARIO.replace("config: {", f"config: {{{limit}, ")).violations == ()
 
 
+@pytest.mark.parametrize(("flush", "is_judged"), [("400ms", False), ("", True)])
+def test_a_producer_that_gives_up_sooner_than_two_replicas_flush_is_not_judged(
+    flush: str, *, is_judged: bool
+) -> None:
+    """That a topic refuses all shows who is judged: a producer of little patience only where jobs take no time."""
+    text = SCENARIO.replace("config: {", "config: {message.timestamp.before.max.ms: 0, ")
+    # Points fire until then, and clients begin once their topic is there.
+    text = text.replace("duration: 1s", "duration: 4s")
+    jobs = f", jobs: {{flush: {flush}}}" if flush else ""
+    text += f"cluster: {{brokers: 3{jobs}}}\nbuggify: {{points: [short-patience], chance: 100%}}\n"
+    assert {each.checker for each in run(text).violations} == ({"canaries"} if is_judged else set())
+
+
 def test_clients_that_leave_in_order_get_their_answers_first() -> None:
     scenario = parse_scenario(SCENARIO, "serves-again.yaml")
     broken = run_scenario(scenario, 1, bug="connection-breaks-at-half-close").violations
