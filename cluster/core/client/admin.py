@@ -88,7 +88,10 @@ class AdminCore:
     def describe(
         self, now_ms: int, topics: tuple[str, ...] | None = None, *, ticket: int
     ) -> list[AdminEffect]:
-        """Asks for metadata, then each broker for its replicas of `topics` (None: all); silent brokers are left out."""
+        """Asks for metadata, then each broker for its replicas of `topics` (None: all).
+
+        Brokers that are silent or refuse are left out.
+        """
         self._add(now_ms, MetadataRequest(topics=topics), ticket, is_description=True)
         return self._run(now_ms)
 
@@ -205,7 +208,8 @@ class AdminCore:
         self, description: _Description, call: int, body: ResponseBody | TransportError
     ) -> list[AdminEffect]:
         del description.calls[call]
-        if isinstance(body, DescribeReplicasResponse):
+        # Whoever refuses names no broker (`refusals.py`), and is left out as one that is silent.
+        if isinstance(body, DescribeReplicasResponse) and body.broker_id >= 0:
             description.replicas.append(body)
         answered, asked = len(description.replicas), len(description.metadata.brokers)
         assert answered + len(description.calls) <= asked, (answered, len(description.calls), asked)

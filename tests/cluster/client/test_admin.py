@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from cluster.core.client.admin import AdminCore
 from cluster.core.client.config import AdminConfig
 from cluster.core.client.effects import AdminEffect, Answered, Described
 from cluster.core.effects import BOOTSTRAP, Send, SetTimer
-from cluster.core.errors import ErrorCode
+from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.events import Response, TimerFired, TransportError
 from cluster.core.messages import (
     CreateTopicRequest,
@@ -19,7 +21,9 @@ from cluster.core.messages import (
     DescribeReplicasResponse,
     MetadataRequest,
     MetadataResponse,
+    ResponseBody,
 )
+from cluster.core.refusals import refusal
 from tests.cluster.client.fake_cluster import FakeCluster
 
 WAKE = TimerFired(key="admin.wake")
@@ -91,14 +95,24 @@ def test_a_description_of_a_refused_metadata_has_the_error() -> None:
     assert (described.error, described.metadata) == (ErrorCode.INVALID_REQUEST, None)
 
 
-def test_a_description_asks_every_broker_and_leaves_out_silent_ones() -> None:
+@pytest.mark.parametrize(
+    "none",
+    [
+        TransportError(reason="cut"),
+        refusal(DescribeReplicasRequest(), ClusterError(ErrorCode.UNKNOWN_SERVER_ERROR, "full")),
+    ],
+    ids=["silent", "refuses"],
+)
+def test_a_description_asks_every_broker_and_leaves_out_those_that_give_none(
+    none: ResponseBody | TransportError,
+) -> None:
     admin, cluster = AdminCore(AdminConfig()), FakeCluster({"t": 1}, broker_count=2)
     (send,) = sends(admin.describe(0, ("t",), ticket=5))
     asked = sends(admin.step(0, Response(call=send.call, body=cluster.metadata(("t",)))))
     assert [each.to for each in asked] == [1, 2]
     assert all(each.body == DescribeReplicasRequest(topics=("t",)) for each in asked)
     held = DescribeReplicasResponse(broker_id=2, state="running")
-    admin.step(0, Response(call=asked[0].call, body=TransportError(reason="cut")))
+    admin.step(0, Response(call=asked[0].call, body=none))
     (described,) = admin.step(0, Response(call=asked[1].call, body=held))
     assert isinstance(described, Described)
     assert described.metadata is not None and described.replicas == (held,)
