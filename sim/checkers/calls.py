@@ -100,7 +100,8 @@ class Calls:
         self._is_reliable = transport is Transport.STREAM and not may_change
         self._calls: dict[tuple[int, int, int], Sent] = {}
         self._streams: dict[tuple[int, int, str], Stream] = {}
-        self._attempts: dict[tuple[int, int], Attempts] = {}
+        # By node, life and peer: who is started again knows of no attempt of its earlier life.
+        self._attempts: dict[tuple[int, int, int], Attempts] = {}
         # The calls without a reply that have not failed, by node and life: all that have arrived have been written.
         self._silent: dict[tuple[int, int], dict[int, RequestBody]] = {}
 
@@ -172,7 +173,7 @@ class Calls:
         elif not sent.expects_reply:
             self._report(shell.name, call, "expects no reply, and was answered")
         else:
-            self._attempts.pop((shell.node_id, sent.target), None)
+            self._attempts.pop((shell.node_id, shell.life_number, sent.target), None)
             if sent.stream is not None:
                 self._on_answer(shell.name, call, sent.stream, body)
 
@@ -205,7 +206,11 @@ class Calls:
             if stream is not None:
                 # Nobody has put it on a stream.
                 stream.asked = deque([each for each in stream.asked if each[0] != call])
-            self._on_failed_at_once(shell, call, sent)
+            if shell.hung_up_us == now_us:
+                # The connection had just begun, and counts as an attempt that has failed.
+                self._on_failed_attempt(shell, sent)
+            else:
+                self._on_failed_at_once(shell, call, sent)
             return
         if reason == ENDED_BY_PEER and self._is_reliable:
             self._report(shell.name, call, "has no answer, and the other side has ended its stream in order")
@@ -219,7 +224,7 @@ class Calls:
     def _on_failed_attempt(self, shell: Shell, sent: Sent) -> None:
         """Notes an attempt to connect; all calls that waited for it fail in the same moment."""
         attempts, now_us = (
-            self._attempts.setdefault((shell.node_id, sent.target), Attempts()),
+            self._attempts.setdefault((shell.node_id, shell.life_number, sent.target), Attempts()),
             shell.world.now_us,
         )
         is_counted = attempts.last_us == now_us or attempts.last_us < sent.sent_us <= attempts.unseen_us
@@ -228,14 +233,14 @@ class Calls:
 
     def _on_time_out(self, shell: Shell, sent: Sent) -> None:
         """Notes that a call has ended for which an attempt to connect may be under way; nobody may see it fail."""
-        attempts = self._attempts.setdefault((shell.node_id, sent.target), Attempts())
+        attempts = self._attempts.setdefault((shell.node_id, shell.life_number, sent.target), Attempts())
         # Calls that were sent before the first of them has timed out wait for one attempt.
         attempts.failures += attempts.unseen_us < sent.sent_us
         attempts.unseen_us = shell.world.now_us
 
     def _on_failed_at_once(self, shell: Shell, call: int, sent: Sent) -> None:
         """Judges a call for which nobody tried to reach the node."""
-        attempts = self._attempts.get((shell.node_id, sent.target))
+        attempts = self._attempts.get((shell.node_id, shell.life_number, sent.target))
         if attempts is None or shell.clock.frozen_us is not None:
             return
         failed_us = max(attempts.may_fail_until_us(shell.resumed_us), shell.clock.thawed_us)

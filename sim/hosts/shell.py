@@ -138,6 +138,8 @@ class Shell:
         self.still_until_us = 0
         # When the last pause ended: what waited until then could not be answered.
         self.resumed_us = 0
+        # When a fault made it forget a connection that it had dialed.
+        self.hung_up_us = -1
         self.clock = clock if clock is not None else Clock(world)
         self.core: Core | None = None
         # The buggify points that may fire here; None where all of them are off.
@@ -236,6 +238,7 @@ class Shell:
             self._listener.end_connection(connection)
         dialed = self._dialer.connection_to(node_id)
         if dialed is not None:
+            self.hung_up_us = self.world.now_us
             self._dialer.on_broken(dialed)
         self._go_on()
 

@@ -282,3 +282,23 @@ def test_an_answer_that_waits_inside_the_process_is_no_sign_that_the_node_was_re
         asker.perform([ask(2, call)])
     assert isinstance(asker.core, Echo) and asker.core.answers().count(0) == 1
     assert found_at(site) == []
+
+
+@pytest.mark.parametrize("is_hung_up", [True, False])
+def test_a_connection_that_is_forgotten_as_it_begins_is_an_attempt(*, is_hung_up: bool) -> None:
+    """Nobody sees it fail but its first call, in the same moment; the next calls fail at once for 80 ms, not 50."""
+    site = site_of(Echo(), Echo())
+    site.start()
+    site.world.run_to(SECOND // 10)
+    asker = site.nodes[1]
+    site.nodes[2].crash()
+    asker.perform([ask(2, 1)])
+    site.world.run_to(SECOND)
+    asker.perform([ask(2, 2)])
+    if is_hung_up:
+        asker.hang_up(2)
+    site.world.run_to(SECOND + 75_000)
+    asker.perform([ask(2, 3)])
+    site.world.run_to(2 * SECOND)
+    assert isinstance(asker.core, Echo) and len(asker.core.answers()) == 3
+    assert found_at(site) == []
