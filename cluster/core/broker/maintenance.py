@@ -275,6 +275,12 @@ class LogMaintenance:
             logger.warning("log not cleaned: log=%s reason=%s", found.log.directory, error)
             self.cleaner_of(found.log).done_cleaning(key_of(found.log), None)
             return False
+        except OSError as error:
+            if is_lack(error):
+                self.cleaner_of(found.log).done_cleaning(key_of(found.log), None)
+            else:
+                self._take_offline(found.log, error)
+            return False
         self._round = _Round(found.log, compaction)
         self._go_on(now_ms)
         return True
@@ -306,7 +312,7 @@ class LogMaintenance:
         try:
             with refusing_lack(f"{running.log.directory} is not cleaned"):
                 work = next(running.pieces, None)
-        except StorageError as error:
+        except (StorageError, OSError) as error:
             if running.log.online.reason is None:
                 self._fail(now_ms, running, error)
             else:
@@ -343,9 +349,7 @@ class LogMaintenance:
             self._end_round(now_ms, running, None)
             return
         if isinstance(error, OSError):
-            failure = running.log.online.failed("compaction", error)
-            failure.__cause__ = error
-            self._logs.on_disk_failed(running.log, failure)
+            self._take_offline(running.log, error)
             self._drop_round(now_ms, running)
             return
         self.cleaner_of(running.log).mark_uncleanable(running.key, error)
@@ -355,6 +359,11 @@ class LogMaintenance:
         self._end_round(now_ms, running, None)
         # After a failure the next round waits for the timer.
         assert self._round is None, running.key
+
+    def _take_offline(self, log: PartitionLog, error: OSError) -> None:
+        failure = log.online.failed("compaction", error)
+        failure.__cause__ = error
+        self._logs.on_disk_failed(log, failure)
 
     def _finish(self, now_ms: int, running: _Round) -> None:
         end_offset = running.compaction.end_offset

@@ -505,6 +505,29 @@ def test_a_compaction_whose_disk_fails_is_dropped_and_the_next_one_is_due() -> N
     assert [each.kind for each in of(setup.fire("logs.cleaner", 15_000), RunJob)] == ["compact"]
 
 
+@pytest.mark.parametrize("slices", range(5))
+def test_cl6_a_compaction_that_cannot_read_an_index_is_dropped_and_the_next_one_is_due(slices: int) -> None:
+    """Indexes that rest are mapped again in a step: its error is that of the call, not of a job."""
+    setup = booted()
+    setup.metadata(*topic(segment_bytes="1000", cleanup_policy="compact", index_interval_bytes="1"))
+    for _ in range(50):
+        produce(setup, PARTITIONS[1])
+    effects = setup.fire("logs.cleaner", 15_000)
+    for _ in range(slices):
+        effects = setup.finish(only(effects, RunJob))
+    job = only(effects, RunJob)
+    job.work()
+    log = setup.broker.replicas()[PARTITIONS[1]].log
+    for segment in log.local.segments:
+        segment.rest()
+    setup.disk.break_directory("two")
+    effects = setup.broker.step(setup.now_ms, JobDone(job=job.job, error=None))
+    assert of(effects, Stop) == [] and list(setup.broker.maintenance.cleaners) == ["one"]
+    for _ in range(50):
+        produce(setup, PARTITIONS[0])
+    assert [each.kind for each in of(setup.fire("logs.cleaner", 15_000), RunJob)] == ["compact"]
+
+
 def test_retention_continues_where_the_disk_works() -> None:
     setup = leading(segment_bytes="200", retention_ms="60000", message_timestamp_type="LogAppendTime")
     for _ in range(4):
