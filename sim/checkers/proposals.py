@@ -23,6 +23,9 @@ class LeaderView(Protocol):
     """The part of a replica that is read; the sets are empty unless it leads."""
 
     @property
+    def topic_id(self) -> str: ...
+
+    @property
     def leader_epoch(self) -> int: ...
 
     @property
@@ -41,6 +44,8 @@ class Proposal:
     """The last proposal of a leader, and the replicas that its high watermark waited for when it was sent."""
 
     call: int
+    # Epochs begin again in a topic that is created again.
+    topic_id: str
     leader_epoch: int
     partition_epoch: int
     waits_for: tuple[int, ...]
@@ -64,8 +69,8 @@ class Proposals:
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
-        # The partition and leader epoch of each proposal that has no answer, by life and call.
-        self._open: dict[Life, dict[int, tuple[TopicPartition, int]]] = {}
+        # The partition, leader epoch and topic id of each proposal that has no answer, by life and call.
+        self._open: dict[Life, dict[int, tuple[TopicPartition, int, str]]] = {}
         # The last proposal of each leader, by life and partition.
         self._last: dict[Life, dict[TopicPartition, Proposal]] = {}
 
@@ -84,7 +89,7 @@ class Proposals:
     ) -> None:
         """Receives a proposal as it leaves the core, which waits for these replicas since."""
         proposals = self._open.setdefault(life, {})
-        proposed = (body.topic_partition, body.leader_epoch)
+        proposed = (body.topic_partition, body.leader_epoch, body.topic_id)
         if proposed in proposals.values():
             what = (
                 f"broker {life[0]} proposes an ISR in epoch {proposed[1]} beside a proposal without an answer"
@@ -94,6 +99,7 @@ class Proposals:
         proposals[call] = proposed
         self._last.setdefault(life, {})[body.topic_partition] = Proposal(
             call=call,
+            topic_id=body.topic_id,
             leader_epoch=body.leader_epoch,
             partition_epoch=body.partition_epoch,
             waits_for=waits_for,
@@ -125,7 +131,7 @@ class Proposals:
             if not is_settled or last is None or last.call != event.call or replica is None:
                 continue
             waits_for, committed = list(replica.maximal_isr), list(replica.committed_isr)
-            if replica.leader_epoch == last.leader_epoch and waits_for != committed:
+            if _is_of(last, replica) and waits_for != committed:
                 what = f"waits for {waits_for} after {error.name}; committed is {committed}"
                 self._jury.report(self.outcome_name, f"{topic_partition}: leader {life[0]} {what}")
 
@@ -143,7 +149,7 @@ class Proposals:
             return
         for topic_partition, last in list(lasting.items()):
             replica = replicas.get(topic_partition)
-            if replica is None or not replica.maximal_isr or replica.leader_epoch != last.leader_epoch:
+            if replica is None or not replica.maximal_isr or not _is_of(last, replica):
                 del lasting[topic_partition]
                 continue
             what = self._wrong_outcome(last, replica, calm_since_us)
@@ -171,3 +177,7 @@ class Proposals:
                 f"waits for {waits_for} {epochs}; it may have {list(last.waits_for)}, which was not refused"
             )
         return ""
+
+
+def _is_of(last: Proposal, replica: LeaderView) -> bool:
+    return (replica.topic_id, replica.leader_epoch) == (last.topic_id, last.leader_epoch)

@@ -57,6 +57,7 @@ def test_i5_other_partitions_epochs_and_lives_do_not_count() -> None:
 class Leading:
     """A replica that leads in epoch 0: brokers 1 and 2 are committed, and it waits for 3 too, which is to join."""
 
+    topic_id: str = "id"
     leader_epoch: int = 0
     partition_epoch: int = 0
     maximal_isr: tuple[int, ...] = (1, 2, 3)
@@ -111,6 +112,8 @@ def test_isr6_a_proposal_ends_with_a_newer_state_of_the_partition() -> None:
 
 def test_isr6_nothing_binds_a_leader_of_another_epoch_or_one_that_was_granted_what_it_asked_for() -> None:
     assert after(Leading(leader_epoch=1, maximal_isr=(1, 2))) == []
+    # The topic was created again.
+    assert after(Leading(topic_id="other", maximal_isr=(1, 2))) == []
     assert after(Leading(maximal_isr=())) == []
     assert after(Leading(maximal_isr=(1, 2)), refused(ErrorCode.NONE)) == []
 
