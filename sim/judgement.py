@@ -7,7 +7,9 @@ from enum import Enum
 from typing import final
 
 from cluster.core.broker.broker import Broker
+from cluster.core.controller.controller import Controller
 from cluster.core.messages import TopicPartition
+from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury, Violation
 from sim.checkers.client_history import ClientHistoryCheck
 from sim.checkers.history import HistoryCheck
@@ -131,6 +133,12 @@ class Convergence:
                 return f"{node.name} is fenced"
         return ""
 
+    def _is_of_earlier_topic(self, topic: str, replica: Replica) -> bool:
+        """Whether the broker has not heard yet that the topic was deleted and created again."""
+        controller = self._cluster.controller.core
+        known = controller.pending_image.topics.get(topic) if isinstance(controller, Controller) else None
+        return known is not None and known.topic_id != replica.topic_id
+
     def _partition_lacks(self, topic_partition: TopicPartition) -> str:
         ghost = self._jury.ghost.partition(str(topic_partition))
         if ghost.unjudged:
@@ -146,6 +154,8 @@ class Convergence:
             replica = core.replicas().get(topic_partition) if isinstance(core, Broker) else None
             if replica is None:
                 return f"broker {broker} has no replica"
+            if self._is_of_earlier_topic(topic_partition.topic, replica):
+                return f"broker {broker} has the replica of an earlier topic"
             ends[broker] = (replica.log.log_end_offset, replica.log.high_watermark)
         if len({value for end in ends.values() for value in end}) > 1:
             return f"log end and high watermark differ: {ends}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.core.messages import CreateTopicRequest, DeleteTopicRequest
 from sim.judgement import MOST_WAITS, Convergence
 from sim.run import Run
 from sim.scenario.loading import parse_scenario
@@ -76,3 +77,24 @@ def test_a_broker_without_partitions_that_cannot_register_again_is_judged_too(*,
     Convergence(run.cluster, run.jury, run.chronicle, run.witness.lives).await_rest(12_000_000)
     found = [each.what for each in run.jury.violations if each.checker == "convergence"]
     assert [each.rpartition("healed ")[2] for each in found] == (["broker-2 is fenced"] if is_away else [])
+
+
+@pytest.mark.parametrize("has_heard", [True, False])
+def test_a_broker_that_has_not_heard_of_a_second_creation_is_awaited(*, has_heard: bool) -> None:
+    """Its replica of the topic before looks as the new one would: empty, led, and in sync."""
+    run = Run(parse_scenario(TEXT.replace("RATE", "1").replace("replicas: 2", "replicas: 1")), 1)
+    run.begin()
+    run.world.run_to(100_000)
+    for producer in run.cluster.producers:
+        producer.finish()
+    run.world.run_to(1_500_000)
+    leader = run.cluster.brokers[run.jury.ghost.partition("t-0").leader]
+    if not has_heard:
+        leader.hold_metadata()
+    run.cluster.admin.ask(DeleteTopicRequest(name="t"))
+    run.world.run_to(1_700_000)
+    run.cluster.admin.ask(CreateTopicRequest(name="t", partitions=1, replication_factor=1))
+    run.world.run_to(2_000_000)
+    Convergence(run.cluster, run.jury, run.chronicle, run.witness.lives).await_rest(1_000_000)
+    found = [each.what for each in run.jury.violations if each.checker == "convergence"]
+    assert ["replica" in each for each in found] == ([] if has_heard else [True])
