@@ -11,7 +11,7 @@ from cluster.core.events import Event, Request
 from cluster.core.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from cluster.core.metadata.image import BrokerRegistration, MetadataImage
 from sim.checkers.base import Jury
-from sim.checkers.shutdowns import is_refused
+from sim.checkers.shutdowns import is_refused, is_signed
 
 
 class Expected(NamedTuple):
@@ -66,7 +66,7 @@ class BrokerSessions:
         if (
             beat is not None
             and type(event) is Request
-            and _is_signed(beat, image)
+            and is_signed(beat, image)
             and not is_refused(event.call, effects)
         ):
             self._on_heartbeat(now_ms, event.call, beat, image.brokers[beat.broker_id], before)
@@ -128,13 +128,3 @@ class BrokerSessions:
 def _is_leaving(beat: BrokerHeartbeatRequest, known: BrokerRegistration) -> bool:
     """Whether the broker asks for its fence or its stop, or has asked for its stop before."""
     return beat.want_fence or beat.want_shutdown or known.in_controlled_shutdown
-
-
-def _is_signed(beat: BrokerHeartbeatRequest, image: MetadataImage) -> bool:
-    """Whether the heartbeat is of the registered process of the broker, of this cluster."""
-    broker, header = image.brokers.get(beat.broker_id), beat.header
-    if broker is None or header is None:
-        return False
-    named = (header.broker_id, header.broker_epoch, beat.broker_epoch, header.incarnation)
-    registered = (broker.broker_id, broker.broker_epoch, broker.broker_epoch, broker.incarnation)
-    return named == registered and header.cluster_id in ("", image.cluster_id)

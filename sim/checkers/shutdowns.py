@@ -62,7 +62,8 @@ class OrderlyStops:
         event = events[0]
         if type(event) is Request and isinstance(event.body, BrokerHeartbeatRequest):
             broker = image.brokers.get(event.body.broker_id)
-            if broker is not None and _is_of(broker, event.body) and not is_refused(event.call, effects):
+            # A refusal may wait for the disk, behind the answers of changes: then it is not among the effects.
+            if broker is not None and is_signed(event.body, image) and not is_refused(event.call, effects):
                 self._on_heartbeat(broker, event.body, image)
         self._fenced = frozenset([number for number, each in image.brokers.items() if each.fenced])
 
@@ -101,10 +102,14 @@ class OrderlyStops:
         return not broker.is_active or self._read.get((broker.broker_id, broker.broker_epoch), -1) >= target
 
 
-def _is_of(broker: BrokerRegistration, request: BrokerHeartbeatRequest) -> bool:
-    header = request.header
-    is_same_process = header is None or header.incarnation == broker.incarnation
-    return request.broker_epoch == broker.broker_epoch and is_same_process
+def is_signed(beat: BrokerHeartbeatRequest, image: MetadataImage) -> bool:
+    """Whether the heartbeat is of the registered process of the broker, of this cluster."""
+    broker, header = image.brokers.get(beat.broker_id), beat.header
+    if broker is None or header is None:
+        return False
+    named = (header.broker_id, header.broker_epoch, beat.broker_epoch, header.incarnation)
+    registered = (broker.broker_id, broker.broker_epoch, broker.broker_epoch, broker.incarnation)
+    return named == registered and header.cluster_id in ("", image.cluster_id)
 
 
 def _may_end(event: Event, *, is_registered: bool) -> bool:

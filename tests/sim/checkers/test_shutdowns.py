@@ -7,7 +7,7 @@ import pytest
 from cluster.core.effects import Reply, RunJob
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Request, Response, Shutdown, TimerFired
-from cluster.core.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from cluster.core.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse, Header
 from cluster.core.metadata.image import BrokerRegistration, MetadataImage
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
@@ -28,7 +28,7 @@ def image(next_offset: int, *, stops: bool = True, fenced: bool = False) -> Meta
         2: registration(2),
         3: registration(3, fenced=True),
     }
-    return MetadataImage(brokers=brokers, next_offset=next_offset)
+    return MetadataImage(cluster_id="c", brokers=brokers, next_offset=next_offset)
 
 
 class Story:
@@ -36,11 +36,21 @@ class Story:
         self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
         self.stops = OrderlyStops(self.jury)
 
-    def beat(self, broker: int, offset: int, after: MetadataImage, error: ErrorCode = ErrorCode.NONE) -> bool:
-        """Returns whether a rule is broken after this heartbeat."""
-        request = BrokerHeartbeatRequest(broker_id=broker, broker_epoch=broker, metadata_offset=offset)
-        reply = Reply(call=1, body=BrokerHeartbeatResponse(error=error))
-        self.stops.on_step([Request(call=1, body=request)], [reply], after)
+    def beat(
+        self, broker: int, offset: int, after: MetadataImage, error: ErrorCode | None = ErrorCode.NONE,
+        cluster_id: str = "c",
+    ) -> bool:  # fmt: skip
+        """Returns whether a rule is broken after this heartbeat, whose answer waits where there is no `error`."""
+        request = BrokerHeartbeatRequest(
+            header=Header(
+                cluster_id=cluster_id, broker_id=broker, broker_epoch=broker, incarnation=f"i{broker}"
+            ),
+            broker_id=broker,
+            broker_epoch=broker,
+            metadata_offset=offset,
+        )
+        replies = [] if error is None else [Reply(call=1, body=BrokerHeartbeatResponse(error=error))]
+        self.stops.on_step([Request(call=1, body=request)], replies, after)
         return bool(self.jury.violations)
 
 
@@ -80,6 +90,14 @@ def test_a_controller_that_is_closing_refuses_all() -> None:
     story.beat(1, 20, image(20))
     story.beat(2, 20, image(20))
     assert not story.beat(1, 20, image(20), ErrorCode.NOT_CONTROLLER)
+
+
+def test_a_heartbeat_of_another_cluster_ends_no_wait_though_its_refusal_is_not_seen_yet() -> None:
+    story = Story()
+    story.beat(1, 20, image(20))
+    story.beat(2, 20, image(20))
+    assert not story.beat(1, 20, image(20), None, cluster_id="elsewhere")
+    assert story.beat(1, 20, image(20), None)
 
 
 def test_brk7_it_may_not_stop_before_all_have_read() -> None:
