@@ -20,7 +20,7 @@ from storage.disk.checkpoints import (
     PartitionMetadataFile,
 )
 from storage.disk.filesystem import dirname, join
-from storage.errors import StorageError
+from storage.errors import CorruptCheckpoint, StorageError
 from storage.segment.names import LOG_SUFFIX
 
 Marks = tuple[Mark, ...]
@@ -64,7 +64,7 @@ class DiskLogs:
         """Returns the topic id beside the log on the broker's disk, None if there is none."""
         file_system = self._eyes[broker].file_system
         directory = self._directory_of(broker, partition)
-        return PartitionMetadataFile(file_system, directory).read() if file_system.exists(directory) else None
+        return self._written_id(broker, directory) if file_system.exists(directory) else None
 
     def recovery_point(self, broker: int, topic_partition: TopicPartition) -> int:
         """Returns the recovery point of the log in the checkpoint on the broker's disk, -1 without one."""
@@ -174,8 +174,15 @@ class DiskLogs:
         files = [join(directory, name) for name in file_system.list(directory) if name.endswith(LOG_SUFFIX)]
         return any(file_system.stat(each).size_bytes > 0 for each in files)
 
+    def _written_id(self, broker: int, directory: str) -> str | None:
+        """Returns the topic id in the directory; None where there is none, or where the disk has damaged it."""
+        try:
+            return PartitionMetadataFile(self._eyes[broker].file_system, directory).read()
+        except CorruptCheckpoint:
+            return None
+
     def _may_be_present(self, broker: int, partition: str, directory: str) -> bool:
-        written_id = PartitionMetadataFile(self._eyes[broker].file_system, directory).read()
+        written_id = self._written_id(broker, directory)
         return self.lives.may_be_present(partition, written_id)
 
     def whole(

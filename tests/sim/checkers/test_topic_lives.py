@@ -115,6 +115,20 @@ def test_a_directory_that_failed_while_the_log_was_made_in_it_does_not_have_the_
     assert logs.reader(1, "t-0").directory == "two/t-0"
 
 
+def test_a_topic_id_that_a_disk_has_damaged_is_none() -> None:
+    """A write that came to the wrong place may have struck it."""
+    disk = SimDisk(Draws(1), lambda: 0)
+    file_system = disk.file_system(Life())
+    file_system.make_directory("one/t-0")
+    file = file_system.open("one/t-0/partition.metadata", OpenMode.CREATE)
+    file.append(b"0\n")
+    file.close()
+    logs = DiskLogs(
+        Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda _: None), {1: disk}, ("one", "two")
+    )
+    assert logs.written_topic_id(1, "t-0") is None
+
+
 def test_a_log_is_read_where_its_directory_has_moved() -> None:
     disk = SimDisk(Draws(1), lambda: 0)
     file_system = disk.file_system(Life())
