@@ -41,6 +41,7 @@ from storage.batch import Record, build_batch
 from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.draws import Draws
 from storage.errors import DirectoryFailed, ForeignDirectory, NoLogDirectory, StorageError
+from storage.segment.place import LogOffsetMetadata
 from tests.cluster.broker.setup import CLUSTER_ID, BrokerSetup
 from tests.cluster.replica.setup import observed, of, only, only_sent
 
@@ -503,6 +504,23 @@ def test_a_compaction_whose_disk_fails_is_dropped_and_the_next_one_is_due() -> N
     for _ in range(9):
         produce(setup, PARTITIONS[0])
     assert [each.kind for each in of(setup.fire("logs.cleaner", 15_000), RunJob)] == ["compact"]
+
+
+def test_ap16_a_fetch_whose_high_watermark_cannot_be_looked_up_is_answered() -> None:
+    """A place is looked up in an index that may have to be mapped again; its error is no StorageError."""
+    setup = leading(index_interval_bytes="1")
+    for _ in range(3):
+        produce(setup, PARTITIONS[1])
+    log = setup.broker.replicas()[PARTITIONS[1]].log
+    log.marks.set_high_watermark(LogOffsetMetadata(4))
+    log.local.segments.active.rest()
+    setup.disk.break_directory("two")
+    asked = FetchPartition(topic_partition=PARTITIONS[1], fetch_offset=4)
+    effects = setup.ask(FetchRequest(replica_id=-1, max_wait_ms=500, min_bytes=1, partitions=(asked,)))
+    (body,) = [reply.body for reply in of(effects, Reply)]
+    assert isinstance(body, FetchResponse) and of(effects, Stop) == []
+    assert [each.error for each in body.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert list(setup.broker.maintenance.cleaners) == ["one"]
 
 
 @pytest.mark.parametrize("slices", range(5))
