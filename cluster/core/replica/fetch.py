@@ -29,7 +29,6 @@ from cluster.core.replica.leader import Leader
 from cluster.core.replica.purgatory import Purgatory
 from cluster.core.replica.replica import Replica
 from cluster.core.replica.shared_read import SharedRead
-from storage.disk.lack import is_lack
 from storage.errors import OffsetOutOfRange, ReadGoesOn, StorageError
 from storage.log import FetchData, Isolation, PartitionLog
 from storage.segment.place import LogOffsetMetadata
@@ -281,20 +280,13 @@ class FetchHandler:
             self._context.check_online(asked.topic_partition, error)
             answer = self._refuse(replica, asked, ErrorCode(error.code))
         except OSError as error:
+            # A look-up of a place, which is no read by itself.
             assert replica is not None, asked.topic_partition
-            self._fail_read(replica, error)
+            self._context.check_online(asked.topic_partition, replica.log.reads.failed(error))
             answer = self._refuse(replica, asked, ErrorCode.KAFKA_STORAGE_ERROR)
         if counts and replica is not None and self.is_promise(answer):
             self.count_progress(now_ms, replica, request, asked, place)
         return answer
-
-    def _fail_read(self, replica: Replica, error: OSError) -> None:
-        """Takes the directory offline whose disk met a look-up of a place; after a lack of descriptors nothing is."""
-        if is_lack(error):
-            return
-        failure = replica.log.online.failed("look-up", error)
-        failure.__cause__ = error
-        self._context.check_online(replica.topic_partition, failure)
 
     def _check(self, replica: Replica, request: FetchRequest, asked: FetchPartition) -> None:
         # Epochs of another topic say nothing; then the leader epoch is checked before everything else (LED-1).
