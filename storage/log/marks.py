@@ -70,7 +70,7 @@ class Marks:
 
     def _maybe_resolve(self, offset: int) -> LogOffsetMetadata:
         """Returns `offset` with its place; without it where the log has none, and where no file could be opened to find
-        it, or the search takes long: the next call looks again, or goes on.
+        it, or the search takes long: the next call looks again, or goes on. Raises StorageError, as a read does.
         """
         try:
             return self._local.resolve(offset, in_step=True)
@@ -78,7 +78,7 @@ class Marks:
             return LogOffsetMetadata(offset)
         except OSError as error:
             if not is_out_of_handles(error):
-                raise
+                raise self._online.failed("read", error) from error
             return LogOffsetMetadata(offset)
 
     def update_high_watermark(self, offset: int) -> int:

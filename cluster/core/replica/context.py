@@ -153,10 +153,15 @@ class ReplicaContext:
     def advance_high_watermark(self, replica: Replica, now_ms: int) -> bool:
         """Raises a leader's high watermark as far as allowed; called after each event that can move it (HWM-5).
 
-        Returns whether it moved. Does nothing on a follower.
+        Returns whether it moved. Does nothing on a follower. A disk that fails as a place is looked up takes only its
+        directory offline: raises StorageError if it was the last one.
         """
         leader = replica.leader
-        if leader is None or not leader.maybe_advance_high_watermark(now_ms):
+        try:
+            if leader is None or not leader.maybe_advance_high_watermark(now_ms):
+                return False
+        except StorageError as error:
+            self.check_online(replica.topic_partition, error)
             return False
         self.report_high_watermark(replica)
         return True

@@ -10,15 +10,19 @@ from functools import partial
 import pytest
 
 from storage.config import LogConfig
-from storage.errors import OffsetOutOfRange
+from storage.errors import OffsetOutOfRange, StorageError
 from storage.log import Isolation, LogOffsetMetadata, PartitionLog
 from tests.storage.logs import (
     NOW_MS,
+    ROOMY,
     SIZE,
     append_each,
     batch,
     filled_log,
+    new_disk,
+    new_file_system,
     offsets_in,
+    open_log,
     produced,
     read_offsets,
 )
@@ -66,6 +70,17 @@ def test_rd11_the_high_watermark_through_the_life_of_a_log() -> None:
 def test_rd11_a_follower_adopts_a_high_watermark_up_to_its_end() -> None:
     log = log_of(20)
     assert [log.marks.update_high_watermark(offset) for offset in (19, 19, 20, 21, 3)] == [19, 19, 20, 20, 3]
+
+
+def test_rd11_a_disk_that_fails_the_look_up_of_a_high_watermark_takes_the_log_offline() -> None:
+    disk = new_disk()
+    log = open_log(new_file_system(disk), ROOMY)
+    append_each(log, 9)
+    log.marks.update_high_watermark(5)
+    disk.break_directory("logs")
+    with pytest.raises(StorageError, match="read failed"):
+        log.marks.maybe_increment_high_watermark(log.local.log_end)
+    assert log.online.reason is not None
 
 
 def test_rd11_the_high_watermark_moves_to_the_base_of_the_batch_that_holds_it() -> None:
