@@ -179,7 +179,8 @@ class Calls:
 
     def _judge_time(self, shell: Shell, call: int, sent: Sent) -> None:
         """Judge whether a call has ended with its time-out, as far as process and clock went on meanwhile."""
-        if shell.clock.frozen_us is not None:
+        # A connection of a process that stands still may end; no time-out of its calls does.
+        if shell.paused or shell.clock.frozen_us is not None:
             return
         begun_us = max(sent.sent_us, shell.resumed_us, shell.still_until_us, shell.clock.thawed_us)
         lasted_us = shell.world.now_us - begun_us

@@ -200,9 +200,12 @@ def test_a_call_ends_within_its_time_out_as_far_as_its_process_goes_on() -> None
     site.start()
     assert isinstance(site.onlooker, CallOnlooker)
     calls, node = site.onlooker.calls, site.nodes[1]
-    for call in (1, 2):
+    for call in (1, 2, 3):
         calls.on_sent(node, ask(2, call, timeout_ms=1_000), 2)
     site.world.run_to(site.world.now_us + 2 * SECOND)
+    node.paused = True
+    calls.on_answered(node, 3, TransportError(reason="no packet for 3000 ms"))
+    node.paused = False
     node.resumed_us = site.world.now_us - SECOND
     calls.on_answered(node, 1, TransportError(reason="no answer in 1000 ms"))
     assert found_at(site) == []
