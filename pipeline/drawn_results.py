@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import final
 
 from pipeline.drawn_rows import Row, as_parquet, rows_of
+from sim.swarm.code import CODE, code_digest, why_not_of
 from sim.swarm.job import SwarmJob
 from storage.disk.filesystem import OpenMode
 from storage.disk.os_filesystem import OsFileSystem
@@ -86,7 +87,8 @@ class ResultsDirectory:
 
     def _begin(self, job: SwarmJob) -> None:
         """Write the header, or check the one that is there; one that a kill has torn is written again."""
-        header, path = {"format": FORMAT} | job.identity(), self._path / HEADER
+        header = {"format": FORMAT, CODE: code_digest()} | job.identity()
+        path = self._path / HEADER
         text = path.read_text(encoding="utf-8", errors="replace")
         if not text.endswith("\n") and not self._parts():
             path.write_text(json.dumps(header) + "\n", encoding="utf-8")
@@ -96,7 +98,7 @@ class ResultsDirectory:
         except ValueError as error:
             raise CampaignDirectoryError(f"{path}: no JSON") from error
         if found != header:
-            raise CampaignDirectoryError(f"{path}: of a campaign with other options: {json.dumps(found)}")
+            raise CampaignDirectoryError(f"{path}: {why_not_of(found, header)}: {json.dumps(found)}")
 
     def _parts(self) -> list[Path]:
         return sorted(self._path.glob("part-*.parquet"))

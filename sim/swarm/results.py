@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, final
 
+from sim.swarm.code import CODE, code_digest, why_not_of
 from storage.errors import StorageError
 
 FORMAT = "replog-swarm-1"
@@ -77,14 +78,14 @@ class ResultsFile:
         self._file.seek(0)
         data = self._file.read()
         whole = data.rfind(b"\n") + 1
-        header = {"format": FORMAT} | job.identity()
+        header = {"format": FORMAT, CODE: code_digest()} | job.identity()
         if not whole and _may_be_torn(data):
             self._file.truncate(0)
             self.add(header)
             return
         found, rows = _parse(self._path, data[:whole])
         if found != header:
-            raise ResultsError(f"{self._path}:1: of a campaign with other options: {json.dumps(found)}")
+            raise ResultsError(f"{self._path}:1: {why_not_of(found, header)}: {json.dumps(found)}")
         self.rows = rows
         self._file.truncate(whole)
 

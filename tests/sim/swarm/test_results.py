@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sim.swarm.code import code_digest
 from sim.swarm.job import SwarmJob
 from sim.swarm.profiles import Profile
 from sim.swarm.results import ResultsError, ResultsFile
@@ -61,6 +62,14 @@ def test_a_torn_header_is_written_again(path: Path, size: int) -> None:
     path.write_bytes(whole[:size])
     assert reopened(path) == {}
     assert path.read_bytes() == whole.splitlines(keepends=True)[0]
+
+
+def test_a_file_of_other_code_is_refused_and_stays_as_it_is(path: Path) -> None:
+    other = path.read_bytes().replace(code_digest().encode(), b"0123456789abcdef")
+    path.write_bytes(other)
+    with pytest.raises(ResultsError, match=r"out\.jsonl:1: of a campaign with other code, 0123456789abcdef"):
+        ResultsFile(path, JOB)
+    assert path.read_bytes() == other
 
 
 def test_the_first_row_of_a_seed_counts(path: Path) -> None:
