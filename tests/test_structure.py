@@ -42,7 +42,7 @@ ORDERS = {
         " search ddmin trial families data"
     ),
     "sim.swarm": (
-        "commands output campaign groups results job drawing plans workload topology settings profiles choices"
+        "commands output campaign groups results code job drawing plans workload topology settings profiles choices"
     ),
     "sim.detection": "commands measure runner results search",
     "replog.real": (

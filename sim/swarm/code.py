@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from hashlib import blake2b
+from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
+from typing import Final
 
-import cluster
-import sim
-import storage
-
-_PACKAGES: tuple[ModuleType, ...] = (cluster, sim, storage)
-CODE = "code"
+_PACKAGES: Final = ("cluster", "sim", "storage")
+CODE: Final = "code"
 
 
 @cache
@@ -21,11 +18,12 @@ def code_digest() -> str:
     """Returns a digest of 16 hex digits of the source files that a drawn run executes, their names included."""
     digest = blake2b(digest_size=8)
     for package in _PACKAGES:
-        assert package.__file__ is not None, package
-        folder = Path(package.__file__).parent
+        spec = find_spec(package)
+        assert spec is not None and spec.origin is not None, package
+        folder = Path(spec.origin).parent
         for path in sorted(folder.rglob("*.py")):
             data = path.read_bytes()
-            digest.update(f"{package.__name__}/{path.relative_to(folder)}:{len(data)}\n".encode())
+            digest.update(f"{package}/{path.relative_to(folder)}:{len(data)}\n".encode())
             digest.update(data)
     return digest.hexdigest()
 

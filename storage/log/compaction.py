@@ -227,13 +227,13 @@ class Compactions:
         """Split the segment at `base_offset`, whose offsets do not fit the segment that its group would become
         (CL23).
 
-        Raises StorageError; the log is offline if the disk failed. Raises OutOfHandles, with nothing changed, if there
-        are too few descriptors.
+        Raises StorageError, with nothing changed, where no split helps: damage put a batch out of place. If the disk
+        failed the log is offline. Raises OutOfHandles, with nothing changed, if there are too few descriptors.
         """
         local, segment = self._local, self._local.segments.get(base_offset)
         assert segment is not None, base_offset
         assert segment is not local.segments.active, segment
-        with local.with_descriptors(), self._online.during("split", refuses=False):
+        with local.with_descriptors(), self._online.during("split"):
             split = split_overflowed_segment(
                 local.file_system,
                 local.directory,

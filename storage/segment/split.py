@@ -46,11 +46,11 @@ def split_overflowed_segment(
 ) -> SplitResult:
     """Replace `segment` by as many segments as its offsets need, which together have the same bytes in the same order.
 
-    Raises ValueError for a segment that does not overflow (LS20), and StorageError where a batch cannot begin a
-    segment; nothing has been replaced then. Raises OSError: the log must go offline then.
+    Raises StorageError for a segment whose last offset fits (LS20), and where a batch cannot begin a segment; nothing
+    has been replaced then. Raises OSError: the log must go offline then.
     """
     if not has_overflow(segment):
-        raise ValueError(f"{segment.path} needs no split: all its offsets fit")
+        raise StorageError(f"{segment.path} is not split: its last offset fits")
     coming: list[LogSegment] = []
     try:
         taken = set(segments.base_offsets) - {segment.base_offset}

@@ -323,6 +323,25 @@ def test_cl23_a_source_whose_offsets_do_not_fit_is_split_and_the_round_ends() ->
     assert log.keys() == [2, 3, 1]
 
 
+def test_cl6_a_batch_that_damage_put_out_of_range_fails_the_round_and_the_log_stays_online() -> None:
+    log = CleanedLog(replace(COMPACTED, segment_bytes=100_000))
+    # The base offset is not below the checksum: another write that lands on it goes unnoticed.
+    out_of_range = build_batch([Record(2**40, NOW_MS, b"1", b"x")], base_offset=2**40)
+    log.log.local.segments.active.records.append(out_of_range)
+    log.put_each(2)
+    log.roll()
+    log.put_each(2)
+    log.roll()
+    base_offsets = log.log.local.segments.base_offsets
+    compaction = log.prepare()
+    with pytest.raises(StorageError, match="is not split: its last offset fits"):
+        run(compaction)
+    compaction.abort()
+    assert log.log.online.reason is None
+    assert log.log.local.segments.base_offsets == base_offsets
+    assert_nothing_left(log)
+
+
 def test_cl24_a_reader_from_below_the_head_sees_the_last_value_of_every_key() -> None:
     draw = random.Random(5)
     log = CleanedLog()

@@ -50,7 +50,7 @@ def test_ll27_a_split_keeps_the_bytes_in_segments_that_hold_their_offsets() -> N
 def test_ll27_a_segment_that_does_not_overflow_is_not_split() -> None:
     file_system = new_file_system()
     segment = overflowed(file_system, [0, 1, 2])
-    with pytest.raises(ValueError, match="needs no split"):
+    with pytest.raises(StorageError, match="its last offset fits"):
         split(file_system, segment)
     assert not [name for name in file_system.list(DIRECTORY) if name.endswith(".cleaned")]
 
