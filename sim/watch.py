@@ -106,6 +106,8 @@ class Watch:
             elif observe.kind == "isr.proposed":
                 values = dict(observe.fields)
                 self._lookout.on_proposed(str(values["topic_partition"]), str(values["isr"]).split(","))
+            elif observe.kind == "log.uncleanable":
+                self._on_uncleanable(shell, dict(observe.fields))
         self._witness.on_observes(shell, observes)
         rare = [observe for observe in observes if observe.kind not in FREQUENT]
         if rare:
@@ -118,6 +120,14 @@ class Watch:
                 self._look_at_proposals(shell)
         self._report_excuses()
         self._lookout.look()
+
+    def _on_uncleanable(self, shell: Shell, values: dict[str, int | str]) -> None:
+        """Report a log that is compacted no more where no disk of the run has changed what it holds (CL6)."""
+        is_damaged = isinstance(shell, Node) and shell.is_damaged
+        # A follower may have copied the damage of another disk.
+        if not is_damaged and not self._jury.ghost.excuses:
+            what = f"{values['topic_partition']} of {shell.name} cannot be compacted: {values['reason']}"
+            self._jury.report("no-failure", what)
 
     def _look_at_proposals(self, node: Node) -> None:
         """Show what leaders make of their proposals: what a step has changed is seen in it, or in one of the next."""

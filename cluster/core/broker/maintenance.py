@@ -312,7 +312,8 @@ class LogMaintenance:
         try:
             with refusing_lack(f"{running.log.directory} is not cleaned"):
                 work = next(running.pieces, None)
-        except (StorageError, OSError) as error:
+        # Damage may show as a wrong value too, of an index for example.
+        except (StorageError, OSError, ValueError) as error:
             if running.log.online.reason is None:
                 self._fail(now_ms, running, error)
             else:

@@ -13,6 +13,7 @@ from sim.bundled import find_scenario
 from sim.run import Verdict, run_scenario
 from sim.scenario.loading import load_scenario
 from storage.draws import Draws
+from storage.errors import StorageError
 
 
 def test_a_replacement_lasts_as_long_as_its_block() -> None:
@@ -114,3 +115,14 @@ def test_c2_a_run_on_streams_finds_the_producer_that_writes_twice(seed: int) -> 
     result = run_scenario(scenario, seed, bug=name, stops_early=True)
     assert result.violations[0].checker == "history", result.violations
     assert "of an idempotent producer is at " in result.violations[0].what
+
+
+def test_cl6_a_log_that_is_compacted_no_more_is_reported_where_no_disk_has_changed() -> None:
+    def refuse(*_: object) -> None:
+        raise StorageError("refused")
+
+    planted = Replacement(target="storage.log.compaction:Compactions.swap_in", make=lambda original: refuse)
+    with replaced(planted):
+        result = run_scenario("compaction-crashes", 7, stops_early=True)
+    assert {violation.checker for violation in result.violations} == {"no-failure"}
+    assert result.violations[0].what.endswith("cannot be compacted: refused")
