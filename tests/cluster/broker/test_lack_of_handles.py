@@ -16,7 +16,9 @@ from cluster.core.metadata.records import PartitionChangeRecord, RemoveTopicReco
 from cluster.core.replica.roles import RETRY_MS, RETRY_TIMER
 from storage.errors import OutOfHandles
 from tests.cluster.broker.setup import BrokerSetup
-from tests.cluster.broker.test_directories import (
+from tests.cluster.broker.test_maintenance import COMPACT, broker_with, keys_in, log_of, run_jobs
+from tests.cluster.broker.test_maintenance import produce as produce_keys
+from tests.cluster.broker.two_directories import (
     PARTITIONS,
     TOPIC_ID,
     booted,
@@ -27,8 +29,6 @@ from tests.cluster.broker.test_directories import (
     restarted,
     topic,
 )
-from tests.cluster.broker.test_maintenance import COMPACT, broker_with, keys_in, log_of, run_jobs
-from tests.cluster.broker.test_maintenance import produce as produce_keys
 from tests.cluster.replica.setup import observed, of, only
 
 ALL = {"one": ["t-0", "t-2"], "two": ["t-1", "t-3"]}
