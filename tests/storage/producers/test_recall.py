@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+import storage.producers.recall
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from storage.config import LogConfig
@@ -156,6 +157,19 @@ def test_the_look_back_is_bounded() -> None:
     # As far as it goes it finds batches, although it does not begin at the start of the segment.
     end = 2 * RECALLED_ENTRIES
     assert offsets_of_retries(log, range(end - 5, end), producer_id=8) == list(range(end - 3, end + 2))
+
+
+@pytest.mark.parametrize("batches", [2, 3, 4])
+def test_the_look_back_is_bounded_in_bytes_of_the_log(batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many batches before the last one are known as fit the bound."""
+    monkeypatch.setattr(storage.producers.recall, "RECALLED_BYTES", batches * len(batch(0)) + 1)
+    file_system = new_file_system()
+    log = open_log(file_system, DENSE)
+    for sequence in range(12):
+        send(log, sequence)
+    log.close()
+    entry = open_log(file_system, DENSE, clean=True).producers.producers[7]
+    assert [each.last_sequence for each in entry.batch_metadata] == list(range(12 - batches, 12))
 
 
 def test_a_damaged_index_stops_no_start() -> None:

@@ -86,6 +86,14 @@ def test_ps24_few_batches_are_replayed_within_the_truncation() -> None:
     assert not log.truncation.prepare(SLICE + 1, now_ms=NOW_MS)
 
 
+def test_ps24_few_batches_above_the_log_start_are_replayed_within_the_truncation() -> None:
+    log = filled()
+    log.marks.update_high_watermark(14)
+    log.marks.maybe_increment_log_start_offset(6)
+    assert log.truncation.prepare(6 + SLICE, now_ms=NOW_MS)
+    assert not log.truncation.prepare(6 + SLICE + 1, now_ms=NOW_MS)
+
+
 def test_ps24_with_many_producers_even_few_batches_are_replayed_before() -> None:
     log = filled(most_in_a_roll=3)
     assert not log.truncation.prepare(1, now_ms=NOW_MS)

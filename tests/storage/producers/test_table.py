@@ -141,11 +141,14 @@ def test_ps11_open_transactions_are_found_without_the_entries() -> None:
     assert rows_of(other).with_open_transactions() == []
 
 
-def test_an_entry_without_a_batch_is_saved_in_one_way() -> None:
-    """The bytes are not used as they are where Kafka's code, too, would write others."""
-    odd = bytes(encode_entries([an_entry(1)]))
-    odd = odd[:14] + (-7).to_bytes(8, "big", signed=True) + odd[22:38] + (-9).to_bytes(8, "big", signed=True)
+@pytest.mark.parametrize("places", [(14, 38), (14,), (38,)], ids=["both", "last offset", "first offset"])
+def test_an_entry_without_a_batch_is_saved_in_one_way(places: tuple[int, ...]) -> None:
+    """The bytes are not used as they are where Kafka's code, too, would write others; the entry beside is plain."""
+    plain, odd = an_entry(2), bytearray(encode_entries([an_entry(1)]))
+    for at in places:
+        odd[at : at + 8] = (-7).to_bytes(8, "big", signed=True)
     table = ProducerTable()
-    table.load(SnapshotRows(odd))
-    expected = ProducerStateEntry(1, producer_epoch=0, last_timestamp=NOW_MS)
-    assert table.encoded() == encode_entries([expected])
+    table.load(SnapshotRows(bytes(odd) + encode_entries([plain])))
+    # A decoded entry has no batch where its last offset is negative, and no transaction where its first one is.
+    assert table.encoded() == encode_entries([*decode_entries(bytes(odd)), plain])
+    assert table.encoded() != bytes(odd) + encode_entries([plain])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from sim.disk import SimFileSystem
@@ -74,6 +76,23 @@ def test_ll28_new_segments_in_any_order_take_their_names_from_the_highest_down_a
     for live in ("3.log", "4.log", "5.log"):
         place = logs.index(f"rename {live}.swap {live}")
         assert logs[place + 1] == "sync", live
+
+
+@pytest.mark.parametrize("bases", [(0,), (0, 4, 7)], ids=["one", "three"])
+def test_ll28_the_names_of_each_step_are_synced_before_the_next_step_renames(bases: tuple[int, ...]) -> None:
+    """A start decides by the `.cleaned` and `.swap` names that it finds what to finish and what to undo."""
+    calls: list[str] = []
+    plain = new_file_system()
+    old_log(plain).close()
+    file_system = recorded(plain, calls)
+    segments = live_and(file_system, 0, 3, 6)
+    new = [cleaned(file_system, base, [base + 1]) for base in bases]
+    calls.clear()
+    replace_segments(file_system, DIRECTORY, segments, new, list(segments))
+    kinds = [call if call == "sync" else call.rsplit(".", 1)[-1] for call in calls]
+    steps = [kind for kind, before in pairwise([*kinds, ""]) if kind != before]
+    swaps = ["sync", "swap"] * min(len(bases), 2)
+    assert steps[: len(swaps) + 4] == [*swaps, "sync", "deleted", "sync", "log"], calls
 
 
 def test_ll28_the_old_names_are_on_the_disk_before_a_new_one_is_live() -> None:

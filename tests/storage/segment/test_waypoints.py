@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import storage.segment.file_records
@@ -78,6 +78,9 @@ def test_fr12_after_a_cut_nothing_of_the_bytes_before_is_known() -> None:
     offsets=st.lists(st.integers(0, 30), min_size=1, max_size=24),
     searches=st.lists(st.tuples(st.integers(0, 31), st.integers(0, 3)), min_size=1, max_size=8),
 )
+# Offsets without gaps, and a first step that ends at a batch below those before it.
+@example(offsets=[0, 1, 2, 0], searches=[(31, 0), (2, 0)])
+@example(offsets=[0, 1, 2, 3, 4, 5, 0, 1], searches=[(31, 0), (5, 0), (3, 0)])
 def test_fr12_waypoints_change_no_answer_even_where_offsets_go_back(
     offsets: list[int], searches: list[tuple[int, int]]
 ) -> None:
