@@ -141,6 +141,21 @@ def test_ep12_a_start_clips_entries_too_many_at_both_ends() -> None:
     assert read_file(file_system, f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n3\n1 4\n2 6\n3 9\n"
 
 
+def test_ep6_a_truncation_that_could_not_be_written_is_written_by_the_next_flush() -> None:
+    disk, file_system = new_disk()
+    cache = LeaderEpochCache(file_system, PATH)
+    for entry in A:
+        cache.assign(*entry)
+    cache.truncate_from_end(11)
+    disk.fail(1, errno.EMFILE)
+    with pytest.raises(OSError):
+        cache.flush()
+    disk.disarm()
+    assert cache.is_dirty and file_content(cache) == THREE_LINES
+    cache.flush()
+    assert LeaderEpochCache(file_system, PATH).entries == A[:2] and not cache.is_dirty
+
+
 def test_ep12_what_recovery_notes_waits_for_the_flush() -> None:
     cache = cache_of(*A)
     cache.note(9, 20)

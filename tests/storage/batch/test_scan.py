@@ -67,6 +67,19 @@ def test_scan_accepts_no_structure_that_decoding_refuses(
     assert scan.has_null_key == any(record.key is None for record in records)
 
 
+@pytest.mark.parametrize("count", [10_000, 10_001])
+def test_a_batch_with_more_than_10000_headers_is_left_to_the_caller(count: int) -> None:
+    """Each header costs as much as a record. The last record has the one that is too many."""
+    full, rest = divmod(count, 63)
+    records = [
+        Record(index, NOW, None, b"v", (("", None),) * headers)
+        for index, headers in enumerate([63] * full + [rest])
+    ]
+    content = build_batch(records)
+    expected = RecordScan(0, 0, True) if count == 10_000 else None
+    assert RecordScanner(HEADER_SIZE).scan(content, len(records)) == expected
+
+
 @pytest.mark.parametrize("count", [64, 65, 200, 9000])
 def test_scan_of_many_records(count: int) -> None:
     content = build_batch([Record(index, NOW - index, b"k", b"v") for index in range(count)])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from storage.batch import HEADER_SIZE, Record, build_batch
 from storage.batch.scan import RecordScan, RecordScanner
+from tests.storage.lines import lines_of
 from tests.storage.validation.produced_sets import NOW
 
 
@@ -97,6 +98,14 @@ def test_a_shape_is_of_one_size_and_one_count() -> None:
     assert RecordScanner(0).scan(b"", 0) == RecordScan(0, 0, False)
     empty = RecordScanner(0)
     assert [empty.scan(b"", 0) for _ in range(3)] == [RecordScan(0, 0, False)] * 3
+
+
+@pytest.mark.parametrize("count", [2, 64])
+def test_a_batch_of_a_known_shape_is_not_walked_over(count: int) -> None:
+    content = built(count, deltas=(1, 2))
+    scanner = knowing(content, count)
+    known, unknown = lines_of(lambda: scanner.scan(content, count)), lines_of(lambda: scanned(content, count))
+    assert 2 * known < unknown
 
 
 def test_null_keys_are_known_of_a_shape() -> None:

@@ -19,6 +19,7 @@ from storage.index.transaction_index import AbortedTransaction
 from tests.storage.batch.strategies import mutated, quick, record_lists
 from tests.storage.cleaner.compacted_logs import COMPACTED, DAY_MS, CleanedLog
 from tests.storage.cleaner.filters import filter_of, filtered, output, record
+from tests.storage.lines import lines_of
 from tests.storage.logs import NOW_MS
 
 CODECS = list(Compression)
@@ -431,3 +432,16 @@ def test_read_keys_leaves_broken_records_to_the_reader_of_records(
             read_keys(batch)
     else:
         assert read_keys(batch) == expected
+
+
+@pytest.mark.parametrize("key_bytes", [3, 63, 64, 9000])
+@pytest.mark.parametrize("value_bytes", [3, 63, 64, 9000])
+def test_keys_beside_contents_of_any_size_are_read_without_decoding_the_records(
+    key_bytes: int, value_bytes: int
+) -> None:
+    """Compaction reads each byte of a dirty log in this way."""
+    data = build_batch(
+        [Record(index, NOW_MS + index * 90, bytes(key_bytes), bytes(value_bytes)) for index in range(70)]
+    )
+    batch = RecordBatch(data, 0, len(data))
+    assert lines_of(lambda: read_keys(batch)) < lines_of(lambda: list(batch.records()))

@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.codec.compression import Compression, check_level, compress, compression_of, decompress
+from storage.codec.compression import (
+    Compression,
+    check_level,
+    compress,
+    compression_of,
+    decompress,
+    gzip_trailer,
+)
 from storage.errors import ConfigError, InvalidRecord, UnsupportedCompression
 from tests.storage.batch.strategies import mutated, quick
 
@@ -202,6 +209,18 @@ def test_the_cost_of_many_gzip_members_is_linear() -> None:
     seconds(100)
     few, many = seconds(2000), seconds(40_000)
     assert many < 60 * few, (few, many)
+
+
+def test_gzip_output_that_is_full_when_the_input_is_taken_goes_on() -> None:
+    """One of these sizes makes the first 512 bytes of input end where 128 KiB of output are full."""
+    noise = random.Random(3).randbytes(310)
+    for size_bytes in range(265, 310):
+        data = noise[:size_bytes] + bytes(140_000)
+        assert decompress(Compression.GZIP, compress(Compression.GZIP, data)) == data, size_bytes
+
+
+def test_t17_the_trailer_has_the_size_modulo_2_to_the_32() -> None:
+    assert gzip_trailer(7, (1 << 32) + 5) == gzip_trailer(7, 5) == bytes([7, 0, 0, 0, 5, 0, 0, 0])
 
 
 @pytest.mark.parametrize("size_bytes", [511, 512, 513, 1 << 18, (1 << 20) + 7])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+import cramjam
 import pytest
 import xxhash
 from hypothesis import given
@@ -167,6 +168,16 @@ def test_t19_frame_without_its_end_mark_ends_early_and_any_kind_of_buffer_is_rea
     for cut in range(1, len(data)):
         with pytest.raises(InvalidRecord, match="ends early"):
             decompress_lz4(data[:-cut], LIMIT, magic=2)
+
+
+@pytest.mark.parametrize(("repeated", "is_stored"), [(4, True), (5, False)])
+def test_t19_a_block_that_packs_to_its_own_size_is_stored_as_it_was(repeated: int, is_stored: bool) -> None:
+    data = bytes(range(12)) + bytes(range(repeated)) + bytes(range(200, 212))
+    block = bytes(cramjam.lz4.compress_block(data, store_size=False))
+    # The match takes as many bytes as it saves, or one fewer.
+    assert (len(block) == len(data)) is is_stored and len(block) <= len(data)
+    expected = stored(data) if is_stored else struct.pack("<I", len(block)) + block
+    assert compress_lz4(data, magic=2) == frame([expected])
 
 
 def test_kafka_4549_last_block_is_before_the_end_mark() -> None:

@@ -72,6 +72,20 @@ def test_fl5_a_flush_that_was_overtaken_does_not_count_records_that_came_after_a
     assert log.local.recovery_point == 9
 
 
+@pytest.mark.parametrize("cuts", [(3, 6), (6, 3), (3, 3), (9, 3, 8)])
+def test_fl5_of_several_truncations_under_a_flush_the_lowest_counts(cuts: tuple[int, ...]) -> None:
+    """Between two of them other records may come, which nobody has synced."""
+    log = open_log(new_file_system())
+    append_each(log, 10)
+    prepared = log.flushes.prepare()
+    for cut in cuts:
+        log.truncate_to(cut, now_ms=NOW_MS)
+        append_each(log, 10 - cut)
+    prepared()
+    log.flushes.done(prepared.offset)
+    assert (log.log_end_offset, log.local.recovery_point) == (10, 3)
+
+
 def test_fl2_segments_that_a_truncation_deleted_meanwhile_need_no_sync() -> None:
     log = open_log(new_file_system(), THREE)
     log.flushes.flush()

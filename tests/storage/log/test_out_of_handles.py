@@ -18,6 +18,7 @@ import pytest
 from storage.disk.handle_pool import HandlePool
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import OutOfHandles
+from storage.index.due_entries import IndexEntries
 from storage.index.time_index import TimestampOffset
 from storage.log import PartitionLog
 from tests.storage.disk.test_machine_limits import open_files_limited_to
@@ -134,6 +135,25 @@ def test_ls1_an_index_that_finds_no_descriptor_misses_the_entry(log: PartitionLo
     active.indexes.append(60, active.size_bytes, latest)
     assert active.offset_index.last_offset == 60
     assert active.time_index.last_entry == latest
+
+
+def test_ls1_an_index_that_finds_no_descriptor_for_the_entries_of_a_set_misses_them(
+    log: PartitionLog,
+) -> None:
+    active = log.local.segments.active
+    before = active.offset_index.entries, active.time_index.entries
+    entries = IndexEntries()
+    entries.offsets = entries.time_offsets = [60, 61]
+    entries.positions = [active.size_bytes, active.size_bytes + 1]
+    entries.times = [NOW_MS + 1, NOW_MS + 2]
+    assert active.unseen_from(60) is None
+    with descriptors_left(0):
+        active.indexes.append_all(entries)
+        assert (active.offset_index.entries, active.time_index.entries) == before
+    assert active.unseen_from(60) is not None
+    active.indexes.append_all(entries)
+    assert active.offset_index.last_offset == 61
+    assert active.time_index.last_entry == (NOW_MS + 2, 61)
 
 
 def test_an_append_closes_idle_files_before_it_fails(log: PartitionLog) -> None:

@@ -99,3 +99,18 @@ def test_rd2_a_read_that_begins_at_its_bound_returns_the_bound_itself() -> None:
     assert log.marks.maybe_increment_high_watermark(bound)
     found = log.read(2, max_size=1000, isolation=Isolation.HIGH_WATERMARK)
     assert found.records == b"" and found.offset_metadata == bound
+
+
+def test_rt5_a_record_of_which_a_cut_forgot_the_time_is_kept_for_its_time() -> None:
+    """The time index had one entry, of the last batch. Kafka takes the time of the later append for the greatest."""
+    file_system, config = new_file_system(), replace(SMALL, retention_ms=1000)
+    log = open_log(file_system, config)
+    for time in (NOW_MS - 500, NOW_MS - 9000, NOW_MS):
+        log.append_as_leader(produced(timestamp=time), leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    log = open_log(file_system, config, clean=True)
+    log.truncate_to(2, now_ms=NOW_MS)
+    log.append_as_leader(produced(timestamp=NOW_MS - 9000), leader_epoch=0, now_ms=NOW_MS)
+    log.marks.update_high_watermark(3)
+    assert log.retention.delete_old(NOW_MS) == 0 and read_offsets(log) == [0, 1, 2]
+    assert log.retention.delete_old(NOW_MS + 1001) == 1

@@ -43,6 +43,13 @@ def test_rt9_beyond_the_end_epochs_without_records_are_forgotten(offset: int) ->
     assert log.epochs.latest_epoch == 19
 
 
+def test_rt9_a_segment_that_a_truncation_empties_is_as_new_as_the_truncation() -> None:
+    log = open_log(new_file_system())
+    append_each(log, 2)
+    log.truncate_to(0, now_ms=NOW_MS + 500)
+    assert log.local.segments.active.created_ms == NOW_MS + 500
+
+
 def test_rt9_a_negative_offset_raises() -> None:
     with pytest.raises(ValueError):
         open_log(new_file_system()).truncate_to(-1, now_ms=NOW_MS)

@@ -10,6 +10,8 @@ import pytest
 import storage.segment.file_records
 from sim.disk.handles import SimFileSystem
 from storage.config import LogConfig
+from storage.disk.filesystem import OpenMode
+from storage.errors import CorruptBatch
 from storage.log import PartitionLog
 from tests.storage.lines import lines_of
 from tests.storage.logs import (
@@ -35,6 +37,14 @@ def loaded(batches: int, file_system: SimFileSystem | None = None) -> PartitionL
     append_each(log, batches)
     log.close()
     log = open_log(file_system, CONFIG, clean=True)
+    log.truncation.batches_a_slice = SLICE
+    return log
+
+
+def sparse(batches: int) -> PartitionLog:
+    """A log whose index has no entry, which truncates in slices of three batches."""
+    log = open_log(new_file_system(), replace(CONFIG, index_interval_bytes=1 << 20))
+    append_each(log, batches)
     log.truncation.batches_a_slice = SLICE
     return log
 
@@ -128,12 +138,20 @@ def test_rt9_the_place_of_a_cut_is_looked_for_in_slices_where_the_index_has_no_e
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 5)
-    config = replace(CONFIG, index_interval_bytes=1 << 20)
-    log = open_log(new_file_system(), config)
-    append_each(log, 40)
-    log.truncation.batches_a_slice = SLICE
+    log = sparse(40)
     prepared = [log.truncation.prepare(33, now_ms=NOW_MS) for _ in range(8)]
     assert prepared == [False] * 6 + [True] * 2
     assert (log.online.reason, log.log_end_offset) == (None, 40)
     log.truncate_to(33, now_ms=NOW_MS)
     assert read_offsets(log) == list(range(33))
+
+
+def test_ap16_damage_that_a_slice_meets_takes_the_log_offline() -> None:
+    for log in (loaded(12), sparse(40)):
+        file = log.local.file_system.open(log.local.segments.active.path, OpenMode.WRITE)
+        # The size field of the third batch.
+        file.write_at(2 * SIZE + 8, bytes(4))
+        file.close()
+        with pytest.raises(CorruptBatch):
+            prepare_all(log, log.log_end_offset - 1)
+        assert log.online.reason is not None and log.log_end_offset >= 12

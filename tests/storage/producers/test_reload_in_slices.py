@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sim.disk.handles import SimFileSystem
 from storage.disk.filesystem import OpenMode
+from storage.errors import CorruptBatch
 from storage.log import PartitionLog
 from storage.producers.reload import ProducerReload
 from storage.producers.snapshot import read_content, snapshot_name
@@ -92,6 +95,24 @@ def test_ps24_few_batches_above_the_log_start_are_replayed_within_the_truncation
     log.marks.maybe_increment_log_start_offset(6)
     assert log.truncation.prepare(6 + SLICE, now_ms=NOW_MS)
     assert not log.truncation.prepare(6 + SLICE + 1, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("in_slices", [True, False])
+def test_ap16_damage_that_a_replay_meets_takes_the_log_offline(in_slices: bool) -> None:
+    log = open_log(new_file_system(), replace(ROOMY, index_interval_bytes=0))
+    log.truncation.batches_a_slice = SLICE
+    for number in range(14):
+        send(log, number)
+    active = log.local.segments.active
+    file = log.local.file_system.open(active.path, OpenMode.WRITE)
+    # The size field of the third batch: the index leads the search for the cut past it.
+    file.write_at(active.offset_index.lookup(2).position + 8, bytes(4))
+    file.close()
+    if in_slices:
+        assert not log.truncation.prepare(11, now_ms=NOW_MS)
+    with pytest.raises(CorruptBatch):
+        prepare_all(log, 11) if in_slices else log.truncate_to(11, now_ms=NOW_MS)
+    assert log.online.reason is not None
 
 
 def test_ps24_with_many_producers_even_few_batches_are_replayed_before() -> None:

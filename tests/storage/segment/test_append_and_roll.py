@@ -196,6 +196,18 @@ def test_ls5_without_timestamps_the_objects_age_counts_not_the_files() -> None:
     assert segment.time_waited_for_roll(NOW_MS + 7, -1) == 7
 
 
+def test_ls5_only_the_set_that_is_the_first_one_counts() -> None:
+    segment = open_segment(new_file_system())
+    segment.begin_with(NOW_MS + 7)
+    append_batch(segment, batch(0, timestamp=NOW_MS + 5))
+    segment.begin_with(NOW_MS + 9)
+    assert segment.first_batch_timestamp == NOW_MS + 7
+    # After the segment was emptied another set is the first; nobody has said what it has beside this batch.
+    segment.truncate_to(0, NOW_MS)
+    append_batch(segment, batch(0, timestamp=NOW_MS + 1))
+    assert segment.first_batch_timestamp == NOW_MS + 1
+
+
 def test_ls5_a_truncation_to_nothing_restarts_both_clocks() -> None:
     segment = open_segment(new_file_system())
     append_batch(segment, batch(0))
