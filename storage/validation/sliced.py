@@ -144,11 +144,14 @@ class SlicedValidation:
     ) -> Generator[None, None, CheckedSet]:
         """Check the messages of magic 0 and 1, then build one batch of them."""
         validation = SetValidation(buffer, batches, self._rules, self._assignment)
+        # Of all batches: an uncompressed message is a batch of its own.
+        checked = 0
         for batch in batches:
             checks = validation.begin(batch)
             for record in validation.records_of(batch, checks):
                 checks.check(record.key, record.timestamp)
-                if checks.count % _MESSAGES_IN_A_SLICE == 0:
+                checked += 1
+                if checked % _MESSAGES_IN_A_SLICE == 0:
                     yield
             checks.finish()
         built = StreamedBatch(batch_fields(batches[0], self._rules, target, self._assignment))

@@ -252,3 +252,18 @@ def test_what_a_batch_unpacks_to_is_work_of_the_step() -> None:
     before = work.left
     validate_and_assign(records, rules, base_offset=0, leader_epoch=0, now_ms=NOW_MS, work=work)
     assert before - work.left >= 1000
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize(("messages", "slices"), [(1, 2), (1999, 2), (2000, 4), (3999, 4)])
+def test_lv8_a_slice_converts_many_messages_and_not_very_many(
+    codec: Compression, messages: int, slices: int
+) -> None:
+    """They are read twice, checked and then built again; a first slice looks at the headers."""
+    records = [Record(offset=index, timestamp=NOW_MS, key=b"", value=b"") for index in range(messages)]
+    data = build_message_set(records, magic=1, compression=codec)
+    validation, found = SlicedValidation(data, RULES, NOW_MS), 0
+    while not validation.is_done:
+        validation.advance()
+        found += 1
+    assert found == slices
