@@ -461,7 +461,7 @@ class LogSegment:
         self.indexes.truncate_to(offset)
         removed_bytes = 0 if found is None else self.cut_records(found.position)
         if self.records.size_bytes == 0:
-            self._created_ms = now_ms
+            self._created_ms, self._most_before_cut_ms = now_ms, -1
             self._first_batch_timestamp = self._first_set_timestamp = None
         self._bytes_since_last_index_entry = 0
         known, indexed = self.max_timestamp, self.time_index.last_entry

@@ -350,6 +350,22 @@ def test_rt5_a_cut_before_the_greatest_timestamp_is_known_makes_no_record_older(
     assert segment.kept_until_ms == 5000
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_rt5_a_segment_that_a_cut_emptied_is_as_old_as_its_next_records(restarts: bool) -> None:
+    """A record with a time far in the future, cut off again, must not keep what comes later for ever."""
+    file_system = new_file_system()
+    closed = open_segment(file_system)
+    append_batch(closed, batch(0, timestamp=5000))
+    closed.on_become_inactive()
+    closed.close()
+    segment = open_segment(file_system, file_already_exists=True)
+    segment.truncate_to(0, NOW_MS)
+    if restarts:
+        segment.restart(NOW_MS)
+    append_batch(segment, batch(0, timestamp=1))
+    assert segment.kept_until_ms == 1
+
+
 def test_ls20_overflow_is_an_offset_beyond_the_relative_bits() -> None:
     file_system = new_file_system()
     assert not has_overflow(filled_segment(file_system, range(3)))
