@@ -8,7 +8,7 @@ import pytest
 
 from storage.batch.record import Record, decode_records
 from storage.batch.record_stream import LARGE_RECORD_BYTES, PIECE_BYTES, RecordStream, decode_pieces
-from storage.codec.varint import encode_varint
+from storage.codec.varint import encode_varint, encode_varlong
 from storage.errors import InvalidRecord
 
 Outcome = tuple[list[Record], bool]
@@ -151,3 +151,32 @@ def test_a_record_is_large_above_the_bound_only() -> None:
         assert not stream.begins_large()
         stream.read_more()
         assert stream.begins_large() == is_large, value_bytes
+
+
+def test_pieces_are_unpacked_when_their_records_are_wanted() -> None:
+    unpacked: list[int] = []
+
+    def pieces() -> Iterator[bytes]:
+        for at in range(0, len(WHOLE), PIECE_BYTES):
+            unpacked.append(at)
+            yield WHOLE[at : at + PIECE_BYTES]
+
+    records = decode_pieces(pieces(), 68, base_offset=0, base_timestamp=0)
+    assert next(records).offset == 0
+    assert unpacked == [0, PIECE_BYTES]
+    assert len(list(records)) == 67 and len(unpacked) > 2
+
+
+@pytest.mark.parametrize("delta", [-(1 << 62), -1, 1 << 31, 1 << 35, 1 << 62])
+def test_the_timestamp_of_a_large_record_may_take_64_bits(delta: int) -> None:
+    body = b"\x00" + encode_varlong(delta) + encode_varint(0) + field(None) + field(LARGE_VALUE) + b"\x00"
+    payload = encode_varint(len(body)) + body
+    assert walked(payload) == (delta, 0, False)
+    assert [each.timestamp for each in from_pieces(payload, 1)[0]] == [5 + delta]
+
+
+def test_no_other_number_of_a_large_record_may() -> None:
+    """Its offset takes six bytes here, of which the last adds nothing."""
+    body = b"\x00" + encode_varint(300) + b"\x80" * 5 + b"\x00" + field(None) + field(LARGE_VALUE) + b"\x00"
+    payload = encode_varint(len(body)) + body
+    assert from_whole(payload, 1)[1] and walked(payload) is None

@@ -379,3 +379,14 @@ def test_a_record_counts_as_eight_bytes_of_a_slice_at_least(slice_bytes: int, ca
     for _ in range(4):
         log.append(build_batch(records, compression=Compression.GZIP))
     assert calls_of_a_round(log, slice_bytes) == calls
+
+
+def test_cl3_a_round_without_a_whole_segment_after_the_first_dirty_offset_is_refused() -> None:
+    log = CleanedLog()
+    log.put_each(*range(5))
+    log.roll()
+    log.put(5)
+    for first_dirty in (6, 7):
+        with pytest.raises(ValueError, match="no whole segment is in the range"):
+            log.prepare(first_dirty)
+    assert log.clean() == 5

@@ -172,11 +172,12 @@ def with_torn_swap(file_system: SimFileSystem) -> None:
     put(file_system, file_of(3, "log.swap"), read_file(file_system, file_of(3))[:-5])
 
 
-def test_ll14_a_cut_in_a_swap_without_an_index_ends_the_log_too() -> None:
+@pytest.mark.parametrize("recovery_point", [0, 3, 5])
+def test_ll14_a_cut_in_a_swap_without_an_index_ends_the_log_too(recovery_point: int) -> None:
     file_system = new_file_system()
     with_torn_swap(file_system)
     cuts: list[RecoveryCut] = []
-    log = open_log(file_system, THREE, cuts=cuts)
+    log = open_log(file_system, THREE, cuts=cuts, recovery_point=recovery_point)
     assert log.local.segments.base_offsets == [0, 3] and read_offsets(log) == [0, 1, 2, 3, 4]
     assert [(cut.path, cut.removed_bytes) for cut in cuts] == [
         (file_of(3), SIZE - 5),
