@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
@@ -338,7 +339,7 @@ def test_cl28_a_truncation_lowers_a_checkpoint_and_neither_raises_nor_makes_one(
     directory = Directory()
     directory.add("t", 20, checkpoint=10)
     directory.add("u", 20)
-    for offset, expected in ((15, 10), (10, 10), (4, 4)):
+    for offset, expected in ((15, 10), (10, 10), (4, 4), (0, 0)):
         directory.manager.truncate_checkpoint(("t", 0), offset)
         directory.manager.truncate_checkpoint(("u", 0), offset)
         assert directory.stored() == {("t", 0): expected}
@@ -390,3 +391,69 @@ def test_cl3_a_round_without_a_whole_segment_after_the_first_dirty_offset_is_ref
         with pytest.raises(ValueError, match="no whole segment is in the range"):
             log.prepare(first_dirty)
     assert log.clean() == 5
+
+
+@pytest.mark.parametrize("planned", [1, 2, 256])
+def test_cl8_a_map_that_is_full_reads_no_later_segment(planned: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A marker needs no room in the map. Those before it are not read yet, and the next round must begin with them."""
+    monkeypatch.setattr("storage.cleaner.compaction.PLANNED_IN_STEP", planned)
+    log = CleanedLog()
+    log.in_transaction(7, 0)
+    log.put_each(1, 2, 3)
+    log.roll()
+    log.commit(7)
+    log.put(4)
+    log.roll()
+    assert log.clean(slots=4) == 3
+
+
+def test_cl14_the_batch_at_which_the_map_is_full_does_not_end_the_round() -> None:
+    """Only the batch that ends the dirty part stays without records, so that its last offset is not lost."""
+    log = CleanedLog()
+    log.put_each(0, 1)
+    log.in_transaction(8, 9)
+    log.put(2)
+    log.abort(8)
+    log.in_transaction(8, 5)
+    log.roll()
+    assert log.clean(slots=3) == 3
+    assert log.last_offsets() == [0, 1, 3, 4, 5]
+
+
+def test_cl14_the_last_batch_of_each_of_very_many_producers_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.log.compaction.PRODUCERS_IN_STEP", 1)
+    log = CleanedLog()
+    for producer_id in (7, 8, 9):
+        log.put(1, producer_id=producer_id)
+    log.put(1)
+    log.roll()
+    log.clean()
+    assert log.last_offsets() == [0, 1, 2, 3] and log.offsets() == [3]
+
+
+def test_cl10_a_segment_whose_map_was_full_within_it_is_grouped_by_its_last_offset() -> None:
+    log = CleanedLog(replace(COMPACTED, segment_bytes=1 << 20))
+    log.put(1)
+    far = 2**31 - 3
+    log.log.flushes.roll(far, now_ms=NOW_MS)
+    for offset in range(far, far + 6):
+        data = build_batch(
+            [Record(offset, NOW_MS, b"%d" % offset, b"v")], base_offset=offset, partition_leader_epoch=0
+        )
+        log.log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
+    log.log.marks.update_high_watermark(far + 6)
+    log.roll()
+    # There is room for three keys. Only what the round has read would fit the first segment.
+    assert log.clean(slots=4) == far + 2
+    assert log.log.local.segments.base_offsets == [0, far, far + 6]
+
+
+def test_cl28_a_checkpoint_for_which_there_was_no_descriptor_is_written_by_the_next_search() -> None:
+    directory = Directory()
+    directory.add("t", 20, checkpoint=10)
+    directory.disk.fail(1, errno.EMFILE)
+    directory.manager.truncate_checkpoint(("t", 0), 4)
+    directory.disk.disarm()
+    assert directory.stored() == {("t", 0): 10}
+    directory.manager.find_filthiest(NOW_MS)
+    assert directory.stored() == {("t", 0): 4}

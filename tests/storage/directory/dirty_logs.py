@@ -11,7 +11,7 @@ from storage.disk.checkpoints import OffsetCheckpoint
 from storage.disk.filesystem import join
 from storage.log import PartitionLog
 from tests.storage.cleaner.compacted_logs import COMPACTED
-from tests.storage.logs import NOW_MS, new_file_system, open_log
+from tests.storage.logs import NOW_MS, new_disk, new_file_system, open_log
 
 LOGS = "logs"
 DIRTY = replace(COMPACTED, segment_bytes=400, min_cleanable_dirty_ratio=0.05)
@@ -28,7 +28,8 @@ class Directory:
     """Logs of one directory by name, and the manager over them."""
 
     def __init__(self) -> None:
-        self.file_system: SimFileSystem = new_file_system()
+        self.disk = new_disk()
+        self.file_system: SimFileSystem = new_file_system(self.disk)
         self.logs: dict[str, PartitionLog] = {}
         self.manager = self.restart()
 

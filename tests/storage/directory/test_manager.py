@@ -130,6 +130,25 @@ def test_hwm8_a_high_watermark_of_records_that_are_lost_says_nothing_of_those_th
     assert (log.high_watermark, log.log_end_offset) == (0, 3)
 
 
+def test_hwm8_a_high_watermark_above_the_records_that_are_left_is_lowered_in_the_checkpoint() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 3)
+    log.flushes.flush()
+    append_each(log, 2)
+    log.marks.update_high_watermark(5)
+    logs.checkpoint_high_watermarks()
+    disk.lose_power("none")
+    log = started(disk).logs["t-0"]
+    assert (log.high_watermark, log.log_end_offset) == (3, 3)
+    append_each(log, 3)
+    log.flushes.flush()
+    disk.lose_power("none")
+    log = started(disk).logs["t-0"]
+    assert (log.high_watermark, log.log_end_offset) == (3, 6)
+
+
 def test_hwm8_a_start_that_finds_the_log_as_high_as_its_checkpoint_writes_nothing() -> None:
     disk = new_disk()
     logs = started(disk)

@@ -76,6 +76,15 @@ def test_ix26_the_file_is_made_by_the_first_append_and_no_sooner() -> None:
 
 
 @pytest.mark.covers("TransactionIndexTest.testPositionSetCorrectlyWhenOpened")
+def test_ix26_an_index_that_starts_again_has_no_file_and_takes_any_entry() -> None:
+    file_system = new_file_system()
+    index = new_index(file_system)
+    index.restart_empty()
+    assert names(file_system) == [] and list(index.entries()) == []
+    index.append(A)
+    assert list(index.entries()) == [A] and read_file(file_system, PATH) == ENTRY.pack(0, *A)
+
+
 def test_ix26_an_existing_file_is_appended_to_at_its_end() -> None:
     file_system = new_file_system()
     new_index(file_system).close()

@@ -454,6 +454,8 @@ def test_ix19_bytes_that_end_at_the_first_index_entry_are_bounded_by_the_second(
     first = log.local.segments.active.offset_index.entry(0)
     assert (first.offset, first.position) == (1, SIZE)
     assert aborted(log, 0, max_size=SIZE) == [(1, 1)]
+    # Bytes that end before the first entry are bounded by it.
+    assert fetch_upper_bound_offset(log.local.segments.active, 0, SIZE - 1) == 1
     log.flushes.roll(now_ms=NOW_MS)
     single = new_log()
     single.append_as_follower(batch(0) + batch(1), leader_epoch=0, now_ms=NOW_MS)

@@ -95,6 +95,14 @@ def test_ps4_after_a_marker_of_a_higher_epoch_the_old_sequence_is_not_asked_for(
     info.append(data(2, 0, epoch=1))
 
 
+def test_ps4_a_second_epoch_in_an_unknown_producers_first_append_begins_at_zero() -> None:
+    manager = new_manager()
+    with pytest.raises(OutOfOrderSequence):
+        append(manager, data(0, 5), data(1, 6, epoch=1))
+    append(manager, data(0, 5), data(1, 0, epoch=1))
+    assert (manager.producers[PID].producer_epoch, manager.producers[PID].last_sequence) == (1, 0)
+
+
 def test_ps4_no_sequence_of_an_unknown_producers_first_append_is_checked() -> None:
     manager = new_manager()
     append(manager, data(0, 5), data(1, 9))

@@ -160,6 +160,15 @@ def test_ps4a_a_producer_that_may_raise_its_epoch_begins_at_zero(manager: Produc
         manager.prepare_append([data(0, 4, transactional=True)], origin=AppendOrigin.CLIENT, guard=guard)
 
 
+def test_ps4a_a_known_producer_that_may_raise_its_epoch_goes_on_in_sequence(
+    manager: ProducerStateManager,
+) -> None:
+    append(manager, data(0, 0, count=4))
+    guard = ask(manager, 4, supports_epoch_bump=True)
+    batches = [data(4, 4, transactional=True)]
+    assert manager.prepare_append(batches, origin=AppendOrigin.CLIENT, guard=guard).infos
+
+
 def test_ps4a_replication_and_coordinator_are_not_held_to_it(manager: ProducerStateManager) -> None:
     ask(manager, 0)
     for origin in (AppendOrigin.REPLICATION, AppendOrigin.COORDINATOR):
