@@ -127,6 +127,15 @@ def test_scan_of_records_of_one_shape(drawn: Run) -> None:
     assert RecordScanner(HEADER_SIZE).scan(content[:-1], drawn[0]) is None
 
 
+@pytest.mark.parametrize("without", [0, 63, 64, 129])
+def test_lv20_one_record_without_a_key_counts_wherever_it_is(without: int) -> None:
+    """Records are scanned in runs of one shape, of which the first ends at record 63, and the rest one by one."""
+    for shared in (False, True):
+        keys = [None if index == without or (shared and index < 64) else b"key" for index in range(130)]
+        content = build_batch([Record(index, NOW, key, b"value") for index, key in enumerate(keys)])
+        assert RecordScanner(HEADER_SIZE).scan(content, 130) == RecordScan(0, 0, True)
+
+
 @pytest.mark.parametrize(
     "drawn",
     [

@@ -436,12 +436,16 @@ def test_read_keys_leaves_broken_records_to_the_reader_of_records(
 
 @pytest.mark.parametrize("key_bytes", [3, 63, 64, 9000])
 @pytest.mark.parametrize("value_bytes", [3, 63, 64, 9000])
+@pytest.mark.parametrize("headers", [(), (("name", b"value"), ("", None))], ids=["bare", "with headers"])
 def test_keys_beside_contents_of_any_size_are_read_without_decoding_the_records(
-    key_bytes: int, value_bytes: int
+    key_bytes: int, value_bytes: int, headers: tuple[tuple[str, bytes | None], ...]
 ) -> None:
     """Compaction reads each byte of a dirty log in this way."""
     data = build_batch(
-        [Record(index, NOW_MS + index * 90, bytes(key_bytes), bytes(value_bytes)) for index in range(70)]
+        [
+            Record(index, NOW_MS + index * 90, bytes(key_bytes), bytes(value_bytes), headers)
+            for index in range(70)
+        ]
     )
     batch = RecordBatch(data, 0, len(data))
     assert lines_of(lambda: read_keys(batch)) < lines_of(lambda: list(batch.records()))

@@ -186,6 +186,27 @@ def test_a_damaged_index_stops_no_start() -> None:
     assert open_log(file_system, DENSE, clean=True).producers.producers[7].last_sequence == 3
 
 
+@pytest.mark.parametrize("position", [-1, -(1 << 31), (1 << 31) - 1])
+def test_an_index_that_leads_out_of_the_file_stops_no_start(
+    position: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage.producers.recall, "RECALLED_ENTRIES", 4)
+    file_system = new_file_system()
+    log = open_log(file_system, DENSE)
+    for sequence in range(12):
+        send(log, sequence)
+    path, entries = (
+        log.local.segments.active.offset_index_path,
+        log.local.segments.active.offset_index.entries,
+    )
+    log.close()
+    file = file_system.open(path, OpenMode.WRITE)
+    for slot in range(entries - 4, entries - 1):
+        file.write_at(8 * slot + 4, position.to_bytes(4, "big", signed=True))
+    file.close()
+    assert open_log(file_system, DENSE, clean=True).producers.producers[7].last_sequence == 11
+
+
 def test_where_an_index_has_no_entries_for_very_many_batches_the_look_back_ends() -> None:
     """A start and a truncation read them within a step: the batches beyond the limit are not recalled, as in Kafka."""
     sparse = LogConfig(index_interval_bytes=1 << 30, segment_bytes=1 << 30)

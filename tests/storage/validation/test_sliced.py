@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch
 from storage.batch.format import HEADER_SIZE
 from storage.batch.legacy.builder import build_message_set
+from storage.batch.record import encode_record
 from storage.codec.compression import compress
 from storage.codec.crc32c import crc32c
 from storage.codec.varint import encode_varint
+from storage.config import LONG_MAX
 from storage.errors import InvalidRecord, StorageError, ValidationTakesLong
+from storage.producers.entry import AppendOrigin
 from storage.validation.batch import validate_and_assign
 from storage.validation.checked import CheckedSet, renumbered
 from storage.validation.rules import ValidationRules
@@ -267,3 +270,27 @@ def test_lv8_a_slice_converts_many_messages_and_not_very_many(
         validation.advance()
         found += 1
     assert found == slices
+
+
+@pytest.mark.parametrize(("base", "delta"), [(-10, -(1 << 63)), ((1 << 63) - 1, 1), (-10, -1), (5, -6)])
+def test_lv11_a_time_beyond_64_bits_wraps_in_both_ways_of_checking(base: int, delta: int) -> None:
+    rules = ValidationRules(after_max_ms=LONG_MAX)
+    payload = encode_record(0, 0, b"k", b"v") + encode_record(1, delta, b"k", b"v")
+    records = bytearray(framed(payload, 2, Compression.NONE))
+    struct.pack_into(">q", records, 27, base)
+    struct.pack_into(">I", records, 17, crc32c(records[21:]))
+    times = [record.timestamp for record in RecordBatch(records, 0, len(records)).records()]
+    checked = at_once(bytes(records), rules)
+    assert checked == in_slices(bytes(records), rules)
+    assert isinstance(checked, tuple) and checked[3] == max(*times, -1)
+
+
+def test_lv23_without_a_bound_on_the_step_a_batch_of_any_number_of_records_is_checked_at_once() -> None:
+    records = many_records(STEP_RECORDS + 1, 1)
+    assert at_once(records, RULES) == in_slices(records, RULES)
+    assert (
+        validate_and_assign(
+            records, RULES, base_offset=0, leader_epoch=0, now_ms=NOW_MS, origin=AppendOrigin.COORDINATOR
+        ).last_offset
+        == STEP_RECORDS
+    )
