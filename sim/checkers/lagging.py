@@ -64,6 +64,8 @@ class LaggingMembers:
         # The leaders whose last proposal has no outcome that was seen.
         self._pending: dict[Led, None] = {}
         self._told: dict[tuple[Led, int], None] = {}
+        # The ghost's name of each partition at the last look.
+        self._lives: dict[str, str] = {}
 
     def on_fetch(
         self, broker: int, replicas: Mapping[TopicPartition, LeaderView], request: FetchRequest, now_ms: int
@@ -117,6 +119,8 @@ class LaggingMembers:
 
         The ghost has another name for each life of a topic. `was_still` says whether the broker stood still lately.
         """
+        if self._lives.setdefault(name, partition.name) != partition.name:
+            self._begin_again(name, partition.name)
         led = (broker, name, replica.leader_epoch)
         end, may_be_late = replica.log.log_end_offset, was_still or led in self._pending
         for number in partition.isr:
@@ -126,6 +130,13 @@ class LaggingMembers:
             if follower.offset >= end or may_be_late:
                 follower.caught_up_ms = now_ms
             self._judge(led, number, follower, now_ms)
+
+    def _begin_again(self, name: str, life: str) -> None:
+        """Forget the deleted topic: a leader of the next one of its name may lead in the same epoch."""
+        self._followers = {key: each for key, each in self._followers.items() if key[0][1] != name}
+        self._pending = {led: None for led in self._pending if led[1] != name}
+        self._told = {key: None for key in self._told if key[0][1] != name}
+        self._lives[name] = life
 
     def _judge(self, led: Led, number: int, follower: Follower, now_ms: int) -> None:
         behind_ms = now_ms - follower.caught_up_ms

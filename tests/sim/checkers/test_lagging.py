@@ -75,6 +75,16 @@ def test_fetches_count_for_a_topic_that_was_created_again() -> None:
     assert not watched.is_broken(LAST_MS + 1)
 
 
+def test_silence_in_a_deleted_topic_does_not_count_in_the_next_one_of_its_name() -> None:
+    watched = Watched()
+    watched.replica.log.log_end_offset = 20
+    assert not watched.is_broken(LAST_MS)
+    watched.partition.name = "t-0~2"
+    assert not watched.is_broken(LAST_MS + 1)
+    assert not watched.is_broken(2 * LAST_MS + 1)
+    assert watched.is_broken(2 * LAST_MS + 2)
+
+
 def test_isr2_a_member_that_reaches_the_end_of_its_last_fetch_keeps_up() -> None:
     watched = Watched()
     watched.replica.log.log_end_offset = 20
