@@ -252,6 +252,8 @@ class FinalLogs:
         if is_rotten or self._logs.is_compacted(name):
             return
         for base_offset, places, data in reader.indexes(".timeindex"):
+            if not all(self._logs.knows_times(broker, place.path) for place in places):
+                continue
             timed = [Timed(place.mark.base_offset, place.newest_ms) for place in places]
             for what in time_findings(who, base_offset, timed, data):
                 self._jury.report(INDEX_ENTRIES, what)

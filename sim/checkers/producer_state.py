@@ -85,3 +85,19 @@ def producer_state_findings(
     for producer, remembered in held.items():
         if producer not in logged and remembered.offset >= log_start:
             yield f"remembers {tuple(remembered)} of producer {producer}, of which its log has no batch"
+
+
+def last_times(batches: Iterable[RecordBatch], log_start: int) -> dict[int, int]:
+    """Returns the greatest timestamp in the last batch of each producer, as `last_batches` finds it."""
+    return {
+        batch.producer_id: batch.max_timestamp
+        for batch in batches
+        if batch.has_producer_id and not batch.is_control and batch.last_offset >= log_start
+    }
+
+
+def time_findings(held: Mapping[int, int], logged: Mapping[int, int]) -> Iterator[str]:
+    """Yields whose age does not count from its last batch: such a producer would be forgotten too early or too late."""
+    for producer, newest_ms in logged.items():
+        if producer in held and held[producer] != newest_ms:
+            yield f"counts the age of producer {producer} from {held[producer]}; its last batch is of {newest_ms}"

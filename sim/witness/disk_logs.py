@@ -14,6 +14,7 @@ from sim.witness.log_reader import DiskEye, LogReader
 from sim.witness.topic_lives import TopicLives
 from storage.batch import Record, RecordBatch
 from storage.disk.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     CleanShutdownFile,
     OffsetCheckpoint,
@@ -39,6 +40,8 @@ class DiskLogs:
         # By reader: the version of the disk's names for which no other directory can be that of its log.
         self._settled: dict[tuple[int, str], int] = {}
         self._compacted: dict[str, CompactedPartition] = {}
+        # By broker and path: the segments whose time index does not begin from the latest time that they have.
+        self._timeless: dict[tuple[int, str], None] = {}
 
     @property
     def brokers(self) -> Sequence[int]:
@@ -68,17 +71,20 @@ class DiskLogs:
 
     def recovery_point(self, broker: int, topic_partition: TopicPartition) -> int:
         """Returns the recovery point of the log in the checkpoint on the broker's disk, -1 without one."""
+        return self._offset_in(RECOVERY_POINT_CHECKPOINT, broker, topic_partition)
+
+    def _offset_in(self, checkpoint: str, broker: int, topic_partition: TopicPartition) -> int:
         directory = dirname(self._directory_of(broker, str(topic_partition)))
-        path, file_system = join(directory, RECOVERY_POINT_CHECKPOINT), self._eyes[broker].file_system
+        path, file_system = join(directory, checkpoint), self._eyes[broker].file_system
         # The checkpoint's class makes a file that is missing, and a witness changes nothing.
         if not file_system.exists(path):
             return -1
         try:
-            points = OffsetCheckpoint(file_system, path).read()
+            offsets = OffsetCheckpoint(file_system, path).read()
         except (OSError, StorageError):
             # The broker takes a damaged checkpoint for none, too.
             return -1
-        return points.get((topic_partition.topic, topic_partition.partition), -1)
+        return offsets.get((topic_partition.topic, topic_partition.partition), -1)
 
     def is_marked_clean(self, broker: int, partition: str) -> bool:
         """Whether the log is in a directory with the mark of an orderly stop."""
@@ -107,20 +113,32 @@ class DiskLogs:
             self._settled[broker, partition] = version
         return reader
 
+    def forget_times(self, broker: int, path: str) -> None:
+        """Note that the broker's segment was cut before its latest time was known, and counts from later appends.
+
+        So does Kafka, whose bytes a time index has: from then on a look-up by time may begin after the first record.
+        """
+        self._timeless[broker, path] = None
+
+    def knows_times(self, broker: int, path: str) -> bool:
+        """Whether no cut has made the broker's segment forget its latest time."""
+        return (broker, path) not in self._timeless
+
     def first_as_late(
         self, broker: int, partition: str, timestamp: int, log_start: int
     ) -> tuple[bool, tuple[int, int] | None]:
         """Returns whether the broker's log can be read, and its first record as late as `timestamp`, from its start on.
 
         The record is its offset and its timestamp; None without one. A compacted log cannot be read: its files may be
-        about to be replaced. Nor is an answer known where the first segment that is so late has such records below the
-        log start alone: it is the only one that is searched, as in Kafka (RD8).
+        about to be replaced. Nor can one with a segment that has forgotten its times. Nor is an answer known where the
+        first segment that is so late has such records below the log start alone: it is the only one that is searched,
+        as in Kafka (RD8).
         """
         if partition in self._compacted:
             return False, None
         reader = self._new_reader(broker, partition)
         reader.read_all()
-        if reader.unsound:
+        if reader.unsound or not all(self.knows_times(broker, place.path) for place in reader.places):
             return False, None
         late = ((place, data) for place, data in reader.batches() if place.newest_ms >= timestamp)
         path = ""
@@ -133,15 +151,19 @@ class DiskLogs:
                     return True, (record.offset, record.timestamp)
         return not path, None
 
-    def settled_batches(self, broker: int, partition: str, log_end: int) -> list[RecordBatch] | None:
-        """Returns the batches of the broker's log; None where compaction may have taken some, or damage has."""
+    def settled(self, broker: int, partition: str, log_end: int) -> LogReader | None:
+        """Returns a reader of the broker's whole log; None where compaction may have taken some, or damage has."""
         if partition in self._compacted:
             return None
         reader = self._new_reader(broker, partition)
         reader.read_all()
         if reader.unsound or (reader.places and reader.places[-1].mark.next_offset != log_end):
             return None
-        return [RecordBatch(data, 0, place.size_bytes) for place, data in reader.batches()]
+        return reader
+
+    def log_start(self, broker: int, topic_partition: TopicPartition) -> int:
+        """Returns the start of the log in the checkpoint on the broker's disk, -1 without one."""
+        return self._offset_in(LOG_START_OFFSET_CHECKPOINT, broker, topic_partition)
 
     def _new_reader(self, broker: int, partition: str) -> LogReader:
         directory = self._directory_of(broker, partition)

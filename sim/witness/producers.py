@@ -10,11 +10,14 @@ from sim.checkers.producer_state import (
     NAME,
     LastBatch,
     last_batches,
+    last_times,
     producer_state_findings,
     recent_ends,
     recent_findings,
+    time_findings,
 )
-from sim.witness.disk_logs import DiskLogs
+from sim.witness.log_reader import LogReader
+from storage.batch import RecordBatch
 
 
 class Remembered(Protocol):
@@ -35,6 +38,9 @@ class Entry(Protocol):
 
     @property
     def last_offset(self) -> int: ...
+
+    @property
+    def last_timestamp(self) -> int: ...
 
     @property
     def is_empty(self) -> bool: ...
@@ -67,22 +73,22 @@ class HasProducers(Protocol):
 class ProducerStates:
     """Looks at the producers of a replica after a step that changed its role or cut its log."""
 
-    def __init__(self, jury: Jury, logs: DiskLogs, *, may_expire: bool) -> None:
-        self._jury, self._logs, self._may_expire = jury, logs, may_expire
+    def __init__(self, jury: Jury, *, may_expire: bool) -> None:
+        self._jury, self._may_expire = jury, may_expire
 
-    def look(self, broker: int, partition: str, log: HasProducers) -> None:
-        """Report where memory and log differ.
+    def look(self, broker: int, partition: str, log: HasProducers, reader: LogReader) -> None:
+        """Report where memory and log differ; `reader` has read the log, which is not compacted.
 
-        Compacted logs are left out: compaction takes a batch that a later one of its producer follows, and a cut may
-        take the later one.
+        Compaction takes a batch that a later one of its producer follows, and a cut may take the later one.
         """
-        image = self._jury.ghost.partition(partition).image(broker)
-        batches = self._logs.settled_batches(broker, partition, log.log_end_offset)
-        if batches is None or image.damage or image.cache_damage:
-            return
+        batches = [RecordBatch(data, 0, place.size_bytes) for place, data in reader.batches()]
         logged = last_batches(batches, log.log_start_offset)
         held = _held(log.producers.producers)
         for what in producer_state_findings(held, logged, log.log_start_offset, may_expire=self._may_expire):
+            self._jury.report(NAME, f"{partition}: broker {broker} {what}")
+        entries = log.producers.producers
+        times = {producer: entry.last_timestamp for producer, entry in entries.items() if not entry.is_empty}
+        for what in time_findings(times, last_times(batches, log.log_start_offset)):
             self._jury.report(NAME, f"{partition}: broker {broker} {what}")
         # Who has expired, and is known again, is known by what came since.
         if not self._may_expire:

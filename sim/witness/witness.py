@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, TypeGuard, final
 
+from cluster.core.broker.broker import Broker
 from cluster.core.effects import Observe
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
@@ -49,7 +50,7 @@ from sim.witness.disk_logs import DiskLogs
 from sim.witness.fetches import FetchWitness
 from sim.witness.flushes import FlushWitness
 from sim.witness.log_reader import WRONG_CHECKSUM, LogReader
-from sim.witness.producers import Producers, ProducerStates
+from sim.witness.open_logs import OpenLogs
 from sim.world.packets import Exchange
 from storage.batch import iterate_batches
 
@@ -75,9 +76,6 @@ class ReplicaLog(Protocol):
 
     @property
     def epochs(self) -> EpochCache: ...
-
-    @property
-    def producers(self) -> Producers: ...
 
 
 class EpochCache(Protocol):
@@ -168,7 +166,7 @@ class Witness:
         *, may_expire: bool = False,
     ) -> None:  # fmt: skip
         """`directory` has the metadata log on the controller's disk; `may_expire` says whether producers may."""
-        self._producers = ProducerStates(jury, logs, may_expire=may_expire)
+        self._open_logs = OpenLogs(jury, logs, may_expire=may_expire)
         self.jury, self._logs, self._fail_over = jury, logs, fail_over
         self._names: dict[str, TopicPartition] = {}
         self._created: dict[str, Created] = {}
@@ -242,7 +240,7 @@ class Witness:
                 self._fail_over.on_offline(node.node_id, str(dict(observe.fields)["topic_partition"]))
         for partition in looked_at:
             self._look_at_epochs(node, partition)
-            self._look_at_producers(node, partition)
+            self._look_at_log(node, partition)
 
     def look(self, controller_since_us: int | None) -> None:
         """Judge what should have happened by now; to be called at intervals, beside the events.
@@ -278,6 +276,7 @@ class Witness:
         replica = node.core.replicas().get(self._names[partition]) if has_replicas(node.core) else None
         if replica is not None and self.lives.hold(node.node_id, partition, replica.topic_id):
             self._logs.forget(node.node_id, partition)
+            self._open_logs.forget(node.node_id, partition)
         return self.lives.is_present(node.node_id, partition)
 
     def _on_topic(self, topic: str, topic_id: str | None) -> None:
@@ -398,12 +397,15 @@ class Witness:
             leads = replica.leader_epoch if replica.maximal_isr else -1
             self.jury.see(EpochsSeen(broker, partition, starts, replica.log.log_start_offset, leads))
 
-    def _look_at_producers(self, node: Member, partition: str) -> None:
-        """Compare what is remembered of producers with the log, if it is as the checkers believe it to be."""
-        replica = self._replica(node, partition)
+    def _look_at_log(self, node: Member, partition: str) -> None:
+        """Compare what the broker holds of a log with its files, if they are as the checkers believe them to be."""
+        core = node.core
+        if not isinstance(core, Broker):
+            return
+        replica = core.replicas().get(self._names[partition])
         chain = self.jury.ghost.partition(partition).image(node.node_id).chain
         if replica is not None and replica.log.log_end_offset == chain.end:
-            self._producers.look(node.node_id, partition, replica.log)
+            self._open_logs.look(core, partition, replica)
 
     def _look_at_appends(self, node: Member, partition: str) -> None:
         """Show what waits at the end of a step in which the replica's role or its high watermark moved."""
@@ -475,6 +477,8 @@ class Witness:
             has_damage = bool(image.damage or image.cache_damage)
             unsound = reader.unsound or (reader.hole() if has_damage else "")
             self._judge_recovery(broker, partition, reader)
+            checkpoint = self._logs.log_start(broker, self._names[partition])
+            self._open_logs.on_loaded(broker, partition, checkpoint)
             removed_end = self._logs.removed_end(broker, partition, marks, start)
             self.jury.see(Loaded(broker, partition, marks, unsound, start, removed_end))
             self._logs.judge_compaction(broker, partition)

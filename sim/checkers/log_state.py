@@ -1,0 +1,79 @@
+"""Judges what an open log holds in memory by an independent reading of its files (a part of rule R3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+NAME = "log-state"
+_NO_TIME = -1
+
+
+class Timed(NamedTuple):
+    """The last offset of a batch, and the greatest timestamp of its records."""
+
+    last_offset: int
+    newest_ms: int
+
+
+class Greatest(NamedTuple):
+    """The greatest timestamp that a segment holds, and the last offset of the earliest batch that has it."""
+
+    newest_ms: int
+    offset: int
+
+
+def greatest_of(batches: Iterable[Timed]) -> Greatest:
+    """Returns what a segment of these batches has to hold; -1 and -1 where no record has a timestamp."""
+    found = Greatest(_NO_TIME, -1)
+    for batch in batches:
+        if batch.newest_ms > found.newest_ms:
+            found = Greatest(batch.newest_ms, batch.last_offset)
+    return found
+
+
+def greatest_findings(
+    base_offset: int, held: Greatest, kept_until_ms: int, batches: Iterable[Timed]
+) -> Iterator[str]:
+    """Yields what is wrong with the greatest timestamp of the segment that begins at `base_offset`.
+
+    It is that of no record, or of a later batch than the first that has it: a look-up by time would begin too late.
+    What retention counts from, `kept_until_ms`, is below it: records would be deleted before their time. A time index
+    that has lost entries may make the segment hold an earlier timestamp, as in Kafka; retention counts from the
+    greatest all the same.
+    """
+    if held.newest_ms < 0:
+        return
+    found, timed = (
+        greatest_of(batches),
+        f"the segment at {base_offset} holds {tuple(held)} as its latest time",
+    )
+    if held.newest_ms > found.newest_ms:
+        yield f"{timed}; its files have {tuple(found)}"
+    elif held.newest_ms == found.newest_ms and held.offset != found.offset:
+        yield f"{timed}; the first batch of that time ends at {found.offset}"
+    if kept_until_ms < found.newest_ms:
+        yield f"the segment at {base_offset} counts its age from {kept_until_ms}; its latest time is {found.newest_ms}"
+
+
+def start_findings(log_start: int, checkpoint: int, first_base: int) -> Iterator[str]:
+    """Yields where a log that was just started begins: not before its files, nor before what its checkpoint says."""
+    least = max(checkpoint, first_base)
+    if log_start < least:
+        yield f"begins at {log_start} after a start; its checkpoint says {checkpoint}, its files {first_base}"
+
+
+def epoch_findings(starts: Sequence[tuple[int, int]], log_end: int, leads: int) -> Iterator[str]:
+    """Yields an epoch without a record that a log has kept through a start; `leads`: the one in which it leads since.
+
+    `starts` are epochs with their start offsets. An epoch that the log does not have would be told to followers.
+    """
+    for epoch, start in starts:
+        if start >= log_end and epoch != leads:
+            yield f"knows epoch {epoch} from offset {start} on after a start; its log ends at {log_end}"
+
+
+def cleaned_findings(cleaned_end: int, log_end: int) -> Iterator[str]:
+    """Yields that the cleaner's checkpoint is beyond the end of its log: what follows would not be cleaned (RT16)."""
+    if cleaned_end > log_end:
+        yield f"counts as cleaned below {cleaned_end}; its log ends at {log_end}"

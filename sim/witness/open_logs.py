@@ -1,0 +1,86 @@
+"""Compares what brokers hold of their open logs with the files, after steps that begin roles or cut logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import final
+
+from cluster.core.broker.broker import Broker
+from cluster.core.replica.replica import Replica
+from sim.checkers.base import Jury
+from sim.checkers.log_state import (
+    NAME,
+    Greatest,
+    Timed,
+    cleaned_findings,
+    epoch_findings,
+    greatest_findings,
+    greatest_of,
+    start_findings,
+)
+from sim.witness.disk_logs import DiskLogs
+from sim.witness.log_reader import LogReader
+from sim.witness.producers import ProducerStates
+
+
+@final
+class OpenLogs:
+    """Looks at logs where they are as the checkers believe them to be."""
+
+    def __init__(self, jury: Jury, logs: DiskLogs, *, may_expire: bool) -> None:
+        """`may_expire` says whether brokers may forget producers."""
+        self._jury, self._logs = jury, logs
+        self._producers = ProducerStates(jury, may_expire=may_expire)
+        # By broker and partition: what the checkpoint said of a log's start, until its first look after a start.
+        self._starts: dict[tuple[int, str], int] = {}
+
+    def on_loaded(self, broker: int, partition: str, checkpoint: int) -> None:
+        """Receive a log that a start has opened, and what the checkpoint of log starts says of it, -1 for nothing."""
+        self._starts[broker, partition] = checkpoint
+
+    def forget(self, broker: int, partition: str) -> None:
+        """Forget a log that was loaded: the replica has that of another topic of the name."""
+        self._starts.pop((broker, partition), None)
+
+    def look(self, core: Broker, partition: str, replica: Replica) -> None:
+        """Report where what the broker holds of a replica's log differs from the files.
+
+        Of a log that may be compacted, or that a disk has damaged, only the cleaner's checkpoint is judged.
+        """
+        broker = core.node_id
+        findings = [*_cleaned(core, replica)]
+        checkpoint = self._starts.pop((broker, partition), None)
+        image = self._jury.ghost.partition(partition).image(broker)
+        reader = self._logs.settled(broker, partition, replica.log.log_end_offset)
+        if reader is not None and not image.damage and not image.cache_damage:
+            self._producers.look(broker, partition, replica.log, reader)
+            findings += self._times(replica, reader, broker)
+            if checkpoint is not None:
+                findings += _started(replica, checkpoint, reader.base_offset())
+        for what in findings:
+            self._jury.report(NAME, f"{partition}: broker {broker}: {what}")
+
+    def _times(self, replica: Replica, reader: LogReader, broker: int) -> Iterator[str]:
+        """Yields what is wrong with the latest times that segments hold; those not looked up yet are left out."""
+        timed: dict[str, list[Timed]] = {}
+        for place in reader.places:
+            timed.setdefault(place.path, []).append(Timed(place.mark.next_offset - 1, place.newest_ms))
+        for segment in replica.log.local.segments:
+            if segment.is_max_timestamp_known:
+                held, batches = Greatest(*segment.max_timestamp), timed.get(segment.path, [])
+                if held.newest_ms < greatest_of(batches).newest_ms:
+                    self._logs.forget_times(broker, segment.path)
+                yield from greatest_findings(segment.base_offset, held, segment.kept_until_ms, batches)
+
+
+def _cleaned(core: Broker, replica: Replica) -> Iterator[str]:
+    log = replica.log
+    checkpoints = core.maintenance.cleaner_of(log).checkpoints
+    yield from cleaned_findings(checkpoints.get((log.topic, log.partition), 0), log.log_end_offset)
+
+
+def _started(replica: Replica, checkpoint: int, first_base: int) -> Iterator[str]:
+    log = replica.log
+    leads = -1 if replica.leader is None else replica.leader_epoch
+    yield from start_findings(log.log_start_offset, checkpoint, first_base)
+    yield from epoch_findings([(each[0], each[1]) for each in log.epochs.entries], log.log_end_offset, leads)

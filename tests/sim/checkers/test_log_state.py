@@ -1,0 +1,88 @@
+"""What an open log holds in memory is what its files say (R3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sim.bugs import Replacement, replaced
+from sim.checkers.log_state import (
+    Greatest,
+    Timed,
+    cleaned_findings,
+    epoch_findings,
+    greatest_findings,
+    greatest_of,
+    start_findings,
+)
+from sim.run import run_scenario
+from storage.segment import LogSegment
+
+# The second and the third batch have the same time, and the last one an earlier time.
+BATCHES = [Timed(1, 40), Timed(3, 50), Timed(5, 50), Timed(7, 45)]
+
+
+def found(held: Greatest, kept_until_ms: int = 50) -> list[str]:
+    return list(greatest_findings(0, held, kept_until_ms, BATCHES))
+
+
+def test_the_greatest_time_is_that_of_the_first_batch_that_has_it() -> None:
+    assert greatest_of(BATCHES) == Greatest(50, 3)
+    assert greatest_of([]) == Greatest(-1, -1)
+    assert not found(Greatest(50, 3))
+    assert found(Greatest(50, 5)) == [
+        "the segment at 0 holds (50, 5) as its latest time; the first batch of that time ends at 3"
+    ]
+
+
+def test_the_time_of_a_record_that_was_cut_is_not_held() -> None:
+    assert found(Greatest(60, 9)) == [
+        "the segment at 0 holds (60, 9) as its latest time; its files have (50, 3)"
+    ]
+
+
+def test_an_earlier_time_is_held_only_if_retention_does_not_count_from_it() -> None:
+    assert not found(Greatest(40, 1))
+    assert found(Greatest(40, 1), 40) == ["the segment at 0 counts its age from 40; its latest time is 50"]
+
+
+def test_a_segment_without_times_holds_none() -> None:
+    assert not list(greatest_findings(0, Greatest(-1, 0), 7, [Timed(1, -1)]))
+    assert not list(greatest_findings(0, Greatest(-1, 0), 7, []))
+
+
+def test_a_started_log_begins_where_its_checkpoint_says_or_after_it() -> None:
+    assert not list(start_findings(5, 5, 3))
+    assert not list(start_findings(3, -1, 3))
+    assert not list(start_findings(7, 5, 3))
+    assert list(start_findings(3, 5, 3)) and list(start_findings(2, -1, 3))
+
+
+def test_a_started_log_knows_no_epoch_beyond_its_end() -> None:
+    assert not list(epoch_findings([(0, 0), (1, 4)], 5, -1))
+    assert list(epoch_findings([(0, 0), (1, 5)], 5, -1))
+    # It began to lead in the same step.
+    assert not list(epoch_findings([(0, 0), (1, 5)], 5, 1))
+
+
+def test_rt16_what_follows_a_cut_does_not_count_as_cleaned() -> None:
+    assert not list(cleaned_findings(5, 5))
+    assert list(cleaned_findings(6, 5))
+
+
+@pytest.mark.slow
+def test_a_run_shows_a_cut_that_leaves_the_time_of_what_it_has_cut() -> None:
+    def keeps(original: Any) -> Any:
+        def truncate_to(segment: LogSegment, *arguments: Any) -> int:
+            before = segment.max_timestamp
+            removed_bytes = original(segment, *arguments)
+            segment._max_timestamp = before
+            return int(removed_bytes)
+
+        return truncate_to
+
+    target = "storage.segment.segment:LogSegment.truncate_to"
+    with replaced(Replacement(target=target, make=keeps)):
+        results = [run_scenario("divergence-truncation", seed, stops_early=True) for seed in range(3)]
+    assert "log-state" in {each.checker for result in results for each in result.violations}
