@@ -14,13 +14,14 @@ from cluster.core.client.producer import ProducerCore
 from cluster.core.connection.outgoing import Answer
 from cluster.core.connection.rooms import Room
 from cluster.core.controller.controller import Controller
-from cluster.core.effects import Observe, Send
+from cluster.core.effects import BOOTSTRAP, Observe, Send
 from cluster.core.events import Event, Response
 from cluster.core.messages import (
     CONTROLLER_ID,
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
+    BrokerHeartbeatRequest,
     FetchRequest,
     FetchResponse,
     InitProducerIdRequest,
@@ -29,6 +30,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from sim.checkers.adopted_marks import AdoptedMarks
+from sim.checkers.bootstraps import BootstrapsInTurn
 from sim.checkers.call_places import CallPlaces
 from sim.checkers.calls import Calls
 from sim.checkers.client_sends import ClientSends
@@ -36,6 +38,8 @@ from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.forwarding import FORWARDED, ForwardedRequests
 from sim.checkers.ghost import NO_END
 from sim.checkers.observers import Observers
+from sim.checkers.offline_names import NAME as OFFLINE_NAMES
+from sim.checkers.offline_names import offline_findings
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.present_lives import PresentLives
 from sim.checkers.producer_ids import ProducerIdsOnce
@@ -89,6 +93,7 @@ class Watch:
         self._unanswered = unanswered
         self._forwarding = ForwardedRequests(witness.jury)
         self._places = CallPlaces(witness.jury)
+        self._bootstraps = BootstrapsInTurn(witness.jury)
         self._adopted = AdoptedMarks(witness.jury)
         self._reported_excuses = 0
 
@@ -232,6 +237,12 @@ class Watch:
             self._unanswered.on_asking(shell.name, effect.call)
         if isinstance(effect.body, FORWARDED) and isinstance(shell.core, Broker):
             self._forwarding.on_sent((shell.node_id, shell.life_number), effect.call, effect.body)
+        if effect.to == BOOTSTRAP:
+            client = (shell.name, shell.life_number)
+            self._bootstraps.on_sent(client, effect, target, shell.address_count)
+        if isinstance(effect.body, BrokerHeartbeatRequest) and isinstance(shell.core, Broker):
+            for what in offline_findings(effect.body, shell.core.image, shell.core.applied_offset):
+                self._jury.report(OFFLINE_NAMES, what)
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         self._calls.on_accepted(shell, exchange)
@@ -242,6 +253,7 @@ class Watch:
         """Receives the outcome of a call as its connection has it."""
         self._calls.on_answered(shell, call, body)
         self._positions.on_answered(shell.name, call, body)
+        self._bootstraps.on_answered((shell.name, shell.life_number), call, body)
         if self._proposals.are_open:
             self._proposals.on_answered((shell.node_id, shell.life_number), call, body)
         if isinstance(body, AllocateProducerIdsResponse):

@@ -164,6 +164,11 @@ class Shell:
             Stop: self._stop,
         }
 
+    @property
+    def address_count(self) -> int:
+        """How many bootstrap addresses the client has."""
+        return len(self._addresses)
+
     def _forget(self, *, was_killed: bool) -> None:
         """End the timers and connections of the last life and begin with an empty memory.
 

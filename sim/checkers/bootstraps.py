@@ -1,0 +1,47 @@
+"""The bootstrap addresses of clients: one that has failed is not the next to be asked, where there are others."""
+
+from __future__ import annotations
+
+from typing import final
+
+from cluster.core.connection.outgoing import Answer
+from cluster.core.effects import BOOTSTRAP, Send
+from cluster.core.errors import ErrorCode
+from cluster.core.events import TransportError
+from cluster.core.messages import MetadataResponse
+from sim.checkers.base import Jury
+
+
+@final
+class BootstrapsInTurn:
+    """Judges which address a client asks that knows no broker, or whose brokers have all failed.
+
+    A call has failed that got no answer, or no metadata. The broker at that address may be away for long, so the next
+    such call goes to another one. A client with a single address has no choice.
+    """
+
+    name = "bootstraps"
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        # By client and life, as in the next: the address that has failed last.
+        self._failed: dict[tuple[str, int], int] = {}
+        # The address of each call without an outcome.
+        self._asked: dict[tuple[str, int], dict[int, int]] = {}
+
+    def on_sent(self, client: tuple[str, int], effect: Send, target: int, addresses: int) -> None:
+        """Receives a call as it leaves a core; `addresses` is how many bootstrap addresses the client has."""
+        if effect.to != BOOTSTRAP or addresses < 2:
+            return
+        assert target != BOOTSTRAP, (client, effect.call)
+        self._asked.setdefault(client, {})[effect.call] = target
+        if self._failed.get(client) == target:
+            what = f"{client[0]} asks node {target}, which was the last of its addresses to fail"
+            self._jury.report(self.name, f"{what}; it has {addresses}")
+
+    def on_answered(self, client: tuple[str, int], call: int, body: Answer) -> None:
+        """Receives the outcome of a call as it reaches the core that sent it."""
+        target = self._asked.get(client, {}).pop(call, None)
+        has_no_metadata = isinstance(body, MetadataResponse) and body.error is not ErrorCode.NONE
+        if target is not None and (has_no_metadata or isinstance(body, TransportError)):
+            self._failed[client] = target
