@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import final
 
 from cluster.core.broker.lifecycle import SHUTDOWN_TIMER
-from cluster.core.effects import Reply, RunJob
+from cluster.core.effects import Reply, RunJob, SetTimer, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Request, Response, Shutdown, TimerFired
 from cluster.core.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -23,7 +23,7 @@ class OrderlyStops:
 
     The broker has left all ISRs and leads nothing; it stops once each active broker has read what the controller had
     decided until then, not before. What is decided later must not hold it up (KAFKA-14292). The broker itself ends when
-    the controller lets it go, or at its deadline.
+    the controller lets it go, or at its deadline, which it sets when it is asked to stop.
     """
 
     name = "orderly-stops"
@@ -37,6 +37,8 @@ class OrderlyStops:
         self._fenced: frozenset[int] = frozenset()
         # The lives of brokers that the controller has registered.
         self._registered: set[tuple[int, int]] = set()
+        # The lives of brokers that were asked to stop.
+        self._asked: set[tuple[int, int]] = set()
 
     def on_registered(self, node_id: int, life: int) -> None:
         """Receives that a broker has learned of its registration, in that life of its process."""
@@ -45,7 +47,11 @@ class OrderlyStops:
     def on_broker_step(
         self, node_id: int, life: int, events: Sequence[Event], effects: Sequence[object]
     ) -> None:
-        """Receives a step of a broker that was asked to stop: only some end it."""
+        """Receives a step of a broker that was asked to stop: only some end it, and the first sets its deadline."""
+        if any(type(event) is Shutdown for event in events) and (node_id, life) not in self._asked:
+            self._asked.add((node_id, life))
+            if not any(map(_bounds_stop, effects)):
+                self._jury.report(self.name, f"broker {node_id} is to stop, and has set itself no deadline")
         if any(type(effect) is RunJob and effect.kind == "shutdown" for effect in effects):
             is_registered = (node_id, life) in self._registered
             if not any(_may_end(event, is_registered=is_registered) for event in events):
@@ -110,6 +116,13 @@ def is_signed(beat: BrokerHeartbeatRequest, image: MetadataImage) -> bool:
     named = (header.broker_id, header.broker_epoch, beat.broker_epoch, header.incarnation)
     registered = (broker.broker_id, broker.broker_epoch, broker.broker_epoch, broker.incarnation)
     return named == registered and header.cluster_id in ("", image.cluster_id)
+
+
+def _bounds_stop(effect: object) -> bool:
+    """Whether a broker that does this will end, whatever the controller says."""
+    if isinstance(effect, SetTimer):
+        return effect.key == SHUTDOWN_TIMER
+    return isinstance(effect, Stop) or (isinstance(effect, RunJob) and effect.kind == "shutdown")
 
 
 def _may_end(event: Event, *, is_registered: bool) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.core.effects import Reply, RunJob
+from cluster.core.broker.lifecycle import SHUTDOWN_TIMER
+from cluster.core.effects import Reply, RunJob, SetTimer, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Request, Response, Shutdown, TimerFired
 from cluster.core.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse, Header
@@ -125,7 +126,28 @@ def test_brk8_a_broker_ends_when_it_is_let_go_or_at_its_deadline(
     story = Story()
     if is_registered:
         story.stops.on_registered(1, 1)
-    story.stops.on_broker_step(1, 1, [event], [])
+    deadline = SetTimer(key=SHUTDOWN_TIMER, at_ms=9)
+    story.stops.on_broker_step(1, 1, [event], [deadline])
     assert not story.jury.violations
     story.stops.on_broker_step(1, 1, [event], [RunJob(job=1, kind="shutdown", work=lambda: None)])
     assert bool(story.jury.violations) is is_wrong
+
+
+def test_brk8_a_broker_that_is_to_stop_sets_a_deadline_or_ends() -> None:
+    ends: list[object] = [
+        SetTimer(key=SHUTDOWN_TIMER, at_ms=9),
+        RunJob(job=1, kind="shutdown", work=lambda: None),
+        Stop(reason="shutdown"),
+    ]
+    other = SetTimer(key="broker.heartbeat", at_ms=9)
+    for life, effect in enumerate([*ends, other]):
+        story = Story()
+        story.stops.on_broker_step(1, life, [Shutdown()], [effect])
+        assert bool(story.jury.violations) is (effect is other), effect
+
+
+def test_a_broker_that_is_asked_again_has_its_deadline() -> None:
+    story = Story()
+    story.stops.on_broker_step(1, 1, [Shutdown()], [SetTimer(key=SHUTDOWN_TIMER, at_ms=9)])
+    story.stops.on_broker_step(1, 1, [Shutdown()], [])
+    assert not story.jury.violations
