@@ -10,6 +10,8 @@ NAMES = ("t", "u")
 WIDE, _WIDE_PARTITIONS = "wide", 50
 # In so many of a hundred producers a batch may be larger than a segment, and is refused.
 _TOO_LARGE_PERCENT = 8
+# In so many of a hundred topics that are not compacted, brokers refuse batches that producers then have to split.
+_SPLIT_PERCENT = 15
 # In so many of a hundred seeds a client creates, alters and deletes a topic of its own.
 _ADMIN_PERCENT = 30
 # What a batch with one record has beside its value, and what each record has, at most.
@@ -55,6 +57,10 @@ def draw_workload(
             if is_lossy:
                 producer["rate"] = _bearable_rate(producer)
             producers.append(producer)
+        # Where messages are lost, a producer could not keep its rate with smaller batches.
+        if not is_compacted and not is_lossy and own.chance(_SPLIT_PERCENT, "splits batches"):
+            mine = [each for each in producers if each["topic"] == name]
+            topics[name] = _splitting(own, topics[name], mine)
         consumers.append(_consumer(own, name))
         if own.chance(45, "is sought"):
             seekers.append(_seeker(own, name))
@@ -202,6 +208,16 @@ def _fitting(choices: Choices, producer: Part, topic: Part) -> Part:
         "size": f"{min(size_bytes, most_bytes)} B",
         "batch": f"{min(batch_bytes, most_bytes)} B",
     }
+
+
+def _splitting(choices: Choices, topic: Part, producers: list[Part]) -> Part:
+    """Returns the topic with a `max.message.bytes` that any record fits, alone in a batch, and not every batch."""
+    config = topic["config"]
+    assert isinstance(config, dict), config
+    least_bytes = max(_number(each["size"]) for each in producers) + BATCH_OVERHEAD_BYTES
+    most_bytes = max(least_bytes, max(_number(each["batch"]) for each in producers) // 2)
+    limit_bytes = choices.between(least_bytes, most_bytes, "largest batch")
+    return topic | {"config": config | {"max.message.bytes": limit_bytes}}
 
 
 def _number(value: object) -> int:

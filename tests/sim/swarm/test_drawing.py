@@ -22,7 +22,7 @@ from sim.swarm.plans.ground import LAST
 from sim.swarm.plans.plan import Strike
 from sim.swarm.plans.shapes import AIMED, APART, SHAPES, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
-from sim.swarm.workload import WIDE
+from sim.swarm.workload import BATCH_OVERHEAD_BYTES, WIDE
 from storage.draws import Draws
 
 
@@ -224,6 +224,20 @@ def test_most_producers_send_what_brokers_take_and_a_lossy_network_can_repeat() 
         if scenario.network.transport == "datagram":
             records = max(1, min(8, producer.batch // (producer.size + 40)))
             assert producer.rate <= 5 * records, producer
+
+
+def test_some_topics_refuse_batches_that_producers_have_to_split() -> None:
+    found = 0
+    for drawn in seeds(60):
+        for name, topic in drawn.scenario.topics.items():
+            limit_bytes = int(str(topic.config.get("max.message.bytes", 0)))
+            mine = [each for each in drawn.scenario.producers if each.topic == name]
+            if limit_bytes:
+                # Each record alone is taken.
+                assert all(each.size + BATCH_OVERHEAD_BYTES <= limit_bytes for each in mine), drawn.seed
+                assert "compact" not in str(topic.config.get("cleanup.policy")), drawn.seed
+                found += any(each.batch > limit_bytes for each in mine)
+    assert found
 
 
 def test_names_of_targets_are_those_of_their_own_fault() -> None:
