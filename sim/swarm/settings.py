@@ -29,7 +29,8 @@ _LIMITS = (
     (15, "replica.fetch.min.bytes", 1, 4 * _KIB),
     (20, "fetch.max.bytes", 1 * _KIB, 1_024 * _KIB),
     (30, "max.fetch.wait.ms", 50, 1_000),
-    (40, "replica.high.watermark.checkpoint.interval.ms", 100, 5_000),
+    # With the high watermarks the starts of logs are written, which are soon those of their files again.
+    (60, "replica.high.watermark.checkpoint.interval.ms", 100, 5_000),
     # A checkpoint is to be older than a truncation, and younger than a flush of what that takes.
     (70, "log.flush.offset.checkpoint.interval.ms", 50, 4_000),
     (40, "log.flush.start.offset.checkpoint.interval.ms", 100, 12_000),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from sim.scenario.steps import BROKER_JOBS
 from sim.swarm.choices import Choices, Part
-from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground
+from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, LAST, Fault, Ground
+
+# So long before the end the last restart begins: most brokers are back then.
+_LAST_RESTART_MS = 500
 
 
 def _kill(ground: Ground, choices: Choices) -> list[Part]:
@@ -80,6 +83,17 @@ def _restart(ground: Ground, choices: Choices) -> list[Part]:
     return [{"restart": f"broker {1 + choices.below(ground.brokers, 'number')}"}]
 
 
+def _restart_at_the_end(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a restart of all brokers after the other faults: what these have left on the disks is loaded again."""
+    if choices.chance(50, "killed"):
+        return [{"kill": "all", "down": choices.ms((1, 100), "down")}]
+    steps: list[Part] = []
+    for number in range(1, ground.brokers + 1):
+        at: Part = {"at": "+50ms"} if steps else {}
+        steps.append(at | {"stop": f"broker {number}", "down": "1ms"})
+    return steps
+
+
 PROCESSES = (
     Fault(name="kill", family="crash", percent=70, most=4, draw=_kill),
     Fault(name="kill-at-point", family="crash", percent=60, most=3, draw=_kill_at_point),
@@ -94,4 +108,12 @@ PROCESSES = (
     Fault(name="slow-cpu", family="crash", percent=30, most=2, draw=_slow_cpu),
     Fault(name="rolling-restart", family="crash", percent=10, most=1, draw=_rolling_restart),
     Fault(name="restart", family="crash", percent=10, most=1, draw=_restart),
+    Fault(
+        name="restart-at-the-end",
+        family=LAST,
+        percent=15,
+        most=1,
+        draw=_restart_at_the_end,
+        lasts_ms=_LAST_RESTART_MS,
+    ),
 )

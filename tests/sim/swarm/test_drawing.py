@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 
@@ -133,7 +134,7 @@ def test_in_aimed_runs_chains_strike_alone_and_have_followers_to_aim_at() -> Non
 
 def test_a_topic_at_which_faults_have_aimed_may_end_at_last_and_comes_back_while_its_clients_go_on() -> None:
     found = [
-        (each, strike) for each in seeds(60) for strike in each.plan if FAULTS[strike.kind].family == LAST
+        (each, strike) for each in seeds(60) for strike in each.plan if strike.kind == "again-at-the-end"
     ]
     assert 5 < len(found) < 25
     for drawn, strike in found:
@@ -142,6 +143,17 @@ def test_a_topic_at_which_faults_have_aimed_may_end_at_last_and_comes_back_while
         assert strike.at_ms == drawn.scenario.duration // 1_000 - 300 - FAULTS[strike.kind].lasts_ms
         aimed = [other.at_ms for other in drawn.plan if FAULTS[other.kind].family == "chain"]
         assert drawn.shape != AIMED.name or min(aimed) < strike.at_ms
+
+
+def test_all_brokers_may_be_started_again_after_all_other_faults() -> None:
+    found = [
+        (each, strike) for each in seeds(60) for strike in each.plan if strike.kind == "restart-at-the-end"
+    ]
+    assert {next(iter(strike.steps[0])) for _, strike in found} == {"kill", "stop"}
+    for drawn, strike in found:
+        aimed = [other.at_ms for other in drawn.plan if FAULTS[other.kind].family != LAST]
+        assert drawn.shape != AIMED.name or max(aimed, default=0) < strike.at_ms
+        assert strike.steps[0] == strike.steps[-1] or len(strike.steps) == drawn.scenario.cluster.brokers
 
 
 def test_a_chain_strikes_so_early_that_it_comes_to_its_end() -> None:
@@ -319,8 +331,12 @@ def test_kinds_of_faults_are_put_in_order_and_unknown_ones_are_refused() -> None
 
 def test_in_aimed_runs_most_chains_come_to_their_end_before_the_next_one() -> None:
     found = [each for each in seeds(100) if each.shape == AIMED.name]
-    apart = [each for each in found if _is_in_turn([s for s in each.plan if s.kind != "controller-away"])]
+    apart = [each for each in found if _is_in_turn(_movable(each.plan))]
     assert len(found) > len(apart) > len(found) // 2
+
+
+def _movable(plan: Sequence[Strike]) -> list[Strike]:
+    return [strike for strike in plan if FAULTS[strike.kind].family not in ("controller", LAST)]
 
 
 def _is_in_turn(plan: list[Strike]) -> bool:
