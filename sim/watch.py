@@ -26,6 +26,7 @@ from cluster.core.messages import (
     FetchResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    MetadataRequest,
     ResponseBody,
     TopicPartition,
 )
@@ -62,6 +63,7 @@ from storage.errors import StorageError
 
 # A constant, because a union written in a check would be built for each step.
 CLIENT_CORES = (ProducerCore, ConsumerCore)
+ASKED_OF_ANY = (MetadataRequest, InitProducerIdRequest)
 # The observations that nearly all steps have, of which only the witness of the logs makes something.
 FREQUENT = ("replica.appended", "replica.high_watermark")
 
@@ -226,6 +228,8 @@ class Watch:
             client, known_epoch = (shell.name, shell.life_number), partial(_known_epoch, shell.core)
             self._sends.on_sent(client, effect.call, effect.body, shell.clock.now_ms(), known_epoch)
             self._renumbering.on_sent(client, effect.call, effect.body, target)
+            if isinstance(effect.body, ASKED_OF_ANY) and effect.to != BOOTSTRAP:
+                self._bootstraps.on_asked(client, target, shell.core.metadata.cache.brokers)
         if isinstance(effect.body, FetchRequest) and effect.body.replica_id >= 0:
             self._witness.flushes.on_sent(shell, effect.body)
             self._adopted.on_sent((shell.node_id, shell.life_number), effect.call, effect.body.partitions)

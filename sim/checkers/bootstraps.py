@@ -1,7 +1,8 @@
-"""The bootstrap addresses of clients: one that has failed is not the next to be asked, where there are others."""
+"""Whom clients ask for metadata and ids: not the same broker each time, nor the address that has just failed."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import final
 
 from cluster.core.connection.outgoing import Answer
@@ -14,10 +15,12 @@ from sim.checkers.base import Jury
 
 @final
 class BootstrapsInTurn:
-    """Judges which address a client asks that knows no broker, or whose brokers have all failed.
+    """Judges whom a client asks for what any broker can tell it.
 
-    A call has failed that got no answer, or no metadata. The broker at that address may be away for long, so the next
-    such call goes to another one. A client with a single address has no choice.
+    Each such request goes to another broker than the one before, as long as the client knows the same brokers. One
+    that knows no broker, or whose brokers have all failed, asks one of its bootstrap addresses. A call to an address
+    has failed that got no answer, or no metadata. The broker there may be away for long, so the next such call goes to
+    another one. A client with a single address or broker has no choice.
     """
 
     name = "bootstraps"
@@ -28,6 +31,16 @@ class BootstrapsInTurn:
         self._failed: dict[tuple[str, int], int] = {}
         # The address of each call without an outcome.
         self._asked: dict[tuple[str, int], dict[int, int]] = {}
+        # The broker that was asked last, and the brokers that the client knew then.
+        self._last: dict[tuple[str, int], tuple[int, tuple[int, ...]]] = {}
+
+    def on_asked(self, client: tuple[str, int], target: int, known: Collection[int]) -> None:
+        """Receives a request for metadata or an id to one of the brokers that the client knows."""
+        this = target, tuple(sorted(known))
+        if len(this[1]) > 1 and self._last.get(client) == this:
+            what = f"{client[0]} asks node {target} for what each broker knows, as the time before"
+            self._jury.report(self.name, f"{what}; it knows {list(this[1])}")
+        self._last[client] = this
 
     def on_sent(self, client: tuple[str, int], effect: Send, target: int, addresses: int) -> None:
         """Receives a call as it leaves a core; `addresses` is how many bootstrap addresses the client has."""

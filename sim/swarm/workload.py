@@ -211,12 +211,16 @@ def _fitting(choices: Choices, producer: Part, topic: Part) -> Part:
 
 
 def _splitting(choices: Choices, topic: Part, producers: list[Part]) -> Part:
-    """Returns the topic with a `max.message.bytes` that any record fits, alone in a batch, and not every batch."""
+    """Returns the topic with a `max.message.bytes` that a record or a few of them fit.
+
+    Its producers linger from now on, so that they have batches of more.
+    """
     config = topic["config"]
     assert isinstance(config, dict), config
-    least_bytes = max(_number(each["size"]) for each in producers) + BATCH_OVERHEAD_BYTES
-    most_bytes = max(least_bytes, max(_number(each["batch"]) for each in producers) // 2)
-    limit_bytes = choices.between(least_bytes, most_bytes, "largest batch")
+    size_bytes = max(_number(each["size"]) for each in producers)
+    limit_bytes = size_bytes + BATCH_OVERHEAD_BYTES + choices.below(size_bytes + 1, "room for more")
+    for number, each in enumerate(producers):
+        each["linger"] = choices.within(number).ms((20, 100, 300), "linger")
     return topic | {"config": config | {"max.message.bytes": limit_bytes}}
 
 

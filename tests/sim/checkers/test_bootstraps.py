@@ -58,3 +58,13 @@ def test_what_a_broker_that_is_known_fails_to_answer_says_nothing_of_addresses()
     watched.asks(1, 1, to=1)
     watched.bootstraps.on_answered(ME, 1, FAILED)
     assert not watched.asks(2, 1)
+
+
+def test_a_broker_is_not_asked_twice_in_a_row_for_what_each_one_knows() -> None:
+    watched = Watched()
+    for target, known in ((1, (1, 2)), (2, (1, 2)), (2, (2, 3)), (3, (2, 3)), (3, (3,)), (3, (3,))):
+        watched.bootstraps.on_asked(ME, target, known)
+    assert not watched.jury.violations
+    watched.bootstraps.on_asked(ME, 2, (2, 3))
+    watched.bootstraps.on_asked(ME, 2, (3, 2))
+    assert len(watched.jury.violations) == 1

@@ -248,6 +248,7 @@ def test_some_topics_refuse_batches_that_producers_have_to_split() -> None:
                 # Each record alone is taken.
                 assert all(each.size + BATCH_OVERHEAD_BYTES <= limit_bytes for each in mine), drawn.seed
                 assert "compact" not in str(topic.config.get("cleanup.policy")), drawn.seed
+                assert all(each.linger for each in mine), drawn.seed
                 found += any(each.batch > limit_bytes for each in mine)
     assert found
 
