@@ -22,7 +22,8 @@ TRIES = 5
 # The partitions of one topic that get a record. What keeps one of many from serving keeps others too.
 MOST_PARTITIONS = 8
 _LOOK_US = 20_000
-# Where jobs take time, a flush of each replica may last longer than a request of less patience.
+# Where jobs take time, a flush of each replica may last longer than a request of less patience; where messages are
+# lost, so may the fetches of all followers.
 _PATIENT_MS = 1_000
 # At least what a batch with one record of a run needs beside its value: headers, key, lengths.
 _BATCH_OVERHEAD_BYTES = 100
@@ -61,7 +62,9 @@ class Canaries:
     def _is_patient(self, producer: ProducerShell) -> bool:
         core = producer.core
         assert isinstance(core, ProducerCore), producer.name
-        return not self._cluster.scenario.cluster.jobs or core.config.request_timeout_ms >= _PATIENT_MS
+        scenario = self._cluster.scenario
+        is_slow = bool(scenario.cluster.jobs or scenario.network.loss)
+        return not is_slow or core.config.request_timeout_ms >= _PATIENT_MS
 
     def _is_too_large(self, topic_partition: TopicPartition, operation: SendOperation) -> bool:
         """Whether the topic's settings, perhaps those that a step has altered, refuse records of that size."""

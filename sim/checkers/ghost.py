@@ -297,6 +297,15 @@ class Ghost:
             partition.unjudged = why
             self.excuses.append(Excuse(partition.name, since, NO_END, why))
 
+    def excuse_all(self, name: str) -> None:
+        """Excuse all records of a partition that is judged no further, for a log of which nobody knows what was in it.
+
+        Nothing happens to one that is judged.
+        """
+        partition = self.partition(name)
+        if partition.unjudged:
+            self.excuses.append(Excuse(partition.name, 0, NO_END, partition.unjudged))
+
     def _look_for_damage(self, partition: PartitionGhost, sighting: Loaded | EpochsSeen) -> None:
         """Give the partition up if the disk has damaged what the broker has loaded, and no start could notice it."""
         image, since, why = partition.image(sighting.broker), None, ""

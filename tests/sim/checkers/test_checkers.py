@@ -65,6 +65,18 @@ def test_a_late_commit_of_batches_that_survive_is_true() -> None:
     assert ghost.partition(P).truth.end == 6
 
 
+def test_all_records_of_a_partition_are_excused_only_if_it_is_judged_no_further() -> None:
+    ghost = jury_of(*QUIET).ghost
+    ghost.excuse_all(P)
+    assert ghost.excuses == []
+    ghost.stop_judging(ghost.partition(P), 3, "a disk lied")
+    ghost.excuse_all(P)
+    assert [(excuse.start, excuse.reason) for excuse in ghost.excuses] == [
+        (3, "a disk lied"),
+        (0, "a disk lied"),
+    ]
+
+
 def test_loss_is_not_excused_while_one_electable_replica_holds_it() -> None:
     jury = jury_of(*QUIET, Died(1, P, True, marks(0, 3)), Died(2, P, True, marks(0, 3)))
     assert jury.ghost.excuses == []

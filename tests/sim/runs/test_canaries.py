@@ -61,15 +61,16 @@ def test_a_topic_may_refuse_records_above_its_limits(limit: str) -> None:
     assert run(SCENARIO.replace("config: {", f"config: {{{limit}, ")).violations == ()
 
 
-@pytest.mark.parametrize(("flush", "is_judged"), [("400ms", False), ("", True)])
-def test_a_producer_that_gives_up_sooner_than_two_replicas_flush_is_not_judged(
-    flush: str, *, is_judged: bool
+@pytest.mark.parametrize(("flush", "loss", "is_judged"), [("400ms", 0, False), ("", 5, False), ("", 0, True)])
+def test_a_producer_that_gives_up_sooner_than_its_replicas_may_take_is_not_judged(
+    flush: str, loss: int, *, is_judged: bool
 ) -> None:
-    """That a topic refuses all shows who is judged: a producer of little patience only where jobs take no time."""
+    """That a topic refuses all shows who is judged: a producer of little patience only where nothing takes long."""
     text = SCENARIO.replace("config: {", "config: {message.timestamp.before.max.ms: 0, ")
     # Points fire until then, and clients begin once their topic is there.
     text = text.replace("duration: 1s", "duration: 4s")
     jobs = f", jobs: {{flush: {flush}}}" if flush else ""
+    text += f"network: {{loss: {loss}%}}\n"
     text += f"cluster: {{brokers: 3{jobs}}}\nbuggify: {{points: [short-patience], chance: 100%}}\n"
     assert {each.checker for each in run(text).violations} == ({"canaries"} if is_judged else set())
 
