@@ -162,7 +162,7 @@ class Watch:
             # A broker that stops in order takes no answer any more while it closes its logs.
             if isinstance(shell, Node) and not shell.is_stopping:
                 life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
-                self._adopted.on_step(life, events, core.replicas(), now_ms)
+                self._adopted.on_step(life, events, effects, core.replicas(), now_ms)
             if self._proposals.are_watched and type(events[0]) is Response:
                 self._proposals.on_step((shell.node_id, shell.life_number), events, core.replicas())
             if isinstance(shell, Node) and shell.is_stopping:

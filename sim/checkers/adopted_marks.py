@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, final
 
+from cluster.core.effects import Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response
 from cluster.core.messages import FetchPartition, FetchPartitionResponse, FetchResponse, TopicPartition
@@ -44,9 +45,17 @@ class AdoptedMarks:
         self._asked.setdefault(life, {})[call] = {each.topic_partition: each for each in asked}
 
     def on_step(
-        self, life: Life, events: Sequence[Event], replicas: Mapping[TopicPartition, Replica], now_ms: int
+        self,
+        life: Life,
+        events: Sequence[Event],
+        effects: Sequence[object],
+        replicas: Mapping[TopicPartition, Replica],
+        now_ms: int,
     ) -> None:
         """Judge a step that took nothing but an answer; `replicas` are as it has left them."""
+        if any(type(effect) is Stop for effect in effects):
+            # The last disk has failed, and the rest of the answer is not used.
+            return
         calls = self._asked.get(life, {})
         for event in events:
             if type(event) is not Response or event.call not in calls:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cluster.core.effects import Stop
+from cluster.core.events import Response
+from cluster.core.messages import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchResponse,
+    TopicPartition,
+)
+from cluster.core.replica.follower import Follower
 from sim.bugs import Replacement, replaced
-from sim.checkers.adopted_marks import Marks, findings
+from sim.checkers.adopted_marks import AdoptedMarks, Marks, findings
+from sim.checkers.base import Jury
+from sim.checkers.ghost import Ghost
 from sim.run import run_scenario
 from sim.scenario.model import Scenario
 
@@ -39,6 +51,28 @@ def test_fet_5_a_log_begins_where_that_of_its_leader_begins_as_far_as_it_is_comm
     marks: Marks, is_wrong: bool
 ) -> None:
     assert bool(findings(9, 5, marks)) is is_wrong
+
+
+def judged(*effects: object) -> list[str]:
+    """Returns what is found in a step that leaves a follower at the high watermark 8, after an answer that says 9."""
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    adopted, partition = AdoptedMarks(jury), TopicPartition("t", 0)
+    asked = FetchPartition(
+        topic_partition=partition, topic_id="0a", fetch_offset=9, current_leader_epoch=1, max_bytes=1
+    )
+    adopted.on_sent((2, 1), 7, [asked])
+    answer = FetchPartitionResponse(topic_partition=partition, high_watermark=9, log_start_offset=0)
+    follower = Follower(leader_id=1, leader_epoch=1)
+    log = SimpleNamespace(log_start_offset=0, high_watermark=8, log_end_offset=9)
+    replica: Any = SimpleNamespace(follower=follower, view=("0a", 1), log=log)
+    response = Response(call=7, body=FetchResponse(partitions=(answer,)))
+    adopted.on_step((2, 1), [response], effects, {partition: replica}, 0)
+    return [each.checker for each in jury.violations]
+
+
+def test_the_step_in_which_the_last_disk_fails_is_left_unfinished() -> None:
+    assert judged() == ["adopted-marks"]
+    assert judged(Stop(reason="append failed")) == []
 
 
 # Old segments go, also after the last record for a while; a broker whose clock is behind deletes them later.
