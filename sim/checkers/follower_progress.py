@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, final
 
 from sim.checkers.base import Jury
 
+_NO_LIVES: Mapping[int, int] = MappingProxyType({})
 # Before any time: the follower has never been caught up, or not since the controller removed it.
 NEVER_MS = -(1 << 62)
 
@@ -70,11 +72,14 @@ class StepSeen(NamedTuple):
     refused_joiner: bool = False
     # Whether all that the step may have appended was to be answered by all in-sync replicas.
     is_for_all: bool = False
+    # The broker epoch of each follower that a proposal of the step names.
+    named_lives: Mapping[int, int] = _NO_LIVES
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing was done to the partition itself: then only its state can have changed."""
-        return not (self.fetches or self.is_new or self.has_appended or self.refused_joiner)
+        is_touched = self.is_new or self.has_appended or self.refused_joiner
+        return not (self.fetches or self.named_lives or is_touched)
 
 
 @final
@@ -153,12 +158,14 @@ class FollowerProgress:
     A leader epoch begins without any progress (ISR-8). A fetch counts if it is neither refused nor found to diverge
     (LED-6); a member that the controller removed without being asked is not caught up before another fetch. A step
     that lets the high watermark rise lets it rise as far as the members and those about to join allow (HWM-1, HWM-5).
-    Nothing is appended for all in-sync replicas where these are too few to commit it (PRO-2).
+    Nothing is appended for all in-sync replicas where these are too few to commit it (PRO-2). A proposal names each
+    follower in the life whose fetch has counted last, whatever the metadata says of it since (ISR-4, KIP-903).
     """
 
     name = "follower-progress"
     due_name = "high-watermark-due"
     enough_name = "enough-to-append"
+    lives_name = "proposed-lives"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
@@ -185,6 +192,7 @@ class FollowerProgress:
             return
         if step.has_appended and step.is_for_all:
             self._judge_enough(key, account.state, state)
+        self._judge_lives(key, account, state, step)
         may_rise = self._follow(account, state, step)
         self._compare(key, account, state)
         if may_rise or step.has_appended:
@@ -248,6 +256,22 @@ class FollowerProgress:
         if most < least and before.partition_epoch == state.partition_epoch:
             what = f"appends for acks=all with {most} in sync; min.insync.replicas is {least}"
             self._report(self.enough_name, key, state, what)
+
+    def _judge_lives(
+        self, key: tuple[int, int, str], account: LeaderAccount, state: LeaderState, step: StepSeen
+    ) -> None:
+        """Judges the lives that a proposal names; of who has not fetched in this leader epoch the leader knows none."""
+        for broker, named in step.named_lives.items():
+            known = account.followers.get(broker)
+            fetched = [] if known is None else [known.progress.broker_epoch]
+            # The proposal may be older than a fetch of the same step.
+            fetched += [fetch.broker_epoch for fetch in step.fetches if fetch.broker == broker]
+            lives = [life for life in fetched if life >= 0]
+            if lives and named not in lives:
+                what = (
+                    f"names broker {broker} in life {named} to the controller; it has fetched in {lives[-1]}"
+                )
+                self._report(self.lives_name, key, state, what)
 
     def _report(self, name: str, key: tuple[int, int, str], state: LeaderState, what: str) -> None:
         self._jury.report(name, f"{key[2]}: leader {key[0]} of epoch {state.leader_epoch} {what}")

@@ -7,10 +7,11 @@ from typing import final
 
 from cluster.core.broker.broker import Broker
 from cluster.core.connection.codec import STREAM_REQUESTS
-from cluster.core.effects import Observe, Reply, Stop
+from cluster.core.effects import Observe, Reply, Send, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Request, Response
 from cluster.core.messages import (
+    AlterPartitionRequest,
     AlterPartitionResponse,
     FetchPartitionResponse,
     FetchRequest,
@@ -28,6 +29,7 @@ from sim.checkers.follower_progress import CountedFetch, FollowerProgress, Leade
 from sim.hosts.shell import Shell
 
 _NOBODY: frozenset[int] = frozenset()
+_NO_LIVES: Mapping[int, int] = {}
 # Calls with their requests.
 Fetches = Sequence[tuple[int, FetchRequest]]
 # By call: the answer that left in the same step.
@@ -38,12 +40,14 @@ Answers = Mapping[int, FetchResponse]
 class Outcome:
     """What the effects of a step say: the partitions whose epoch began and that took appends, and the answers."""
 
-    __slots__ = ("answers", "appended", "begun", "has_observed", "has_stopped")
+    __slots__ = ("answers", "appended", "begun", "has_observed", "has_stopped", "proposed")
 
     def __init__(self) -> None:
         self.begun: set[str] = set()
         self.appended: set[str] = set()
         self.answers: dict[int, FetchResponse] = {}
+        # The broker epoch of each follower that a proposal names, by partition.
+        self.proposed: dict[TopicPartition, dict[int, int]] = {}
         self.has_observed = self.has_stopped = False
 
     def add(self, observe: Observe) -> None:
@@ -92,7 +96,7 @@ class LeaderWitness:
             is_new, has_appended = replica.name in outcome.begun, replica.name in outcome.appended
             step = StepSeen(
                 now_ms, counted.get(topic_partition, ()), is_new, is_long, is_mixed, has_appended,
-                topic_partition in refused, is_for_all,
+                topic_partition in refused, is_for_all, outcome.proposed.get(topic_partition, _NO_LIVES),
             )  # fmt: skip
             self._progress.on_step(key, replica.leader, _state(replica, replica.leader, image), step)
 
@@ -113,9 +117,17 @@ def _outcome_of(effects: Sequence[object]) -> Outcome:
         elif type(effect) is Reply:
             if type(effect.body) is FetchResponse:
                 outcome.answers[effect.call] = effect.body
+        elif type(effect) is Send and isinstance(effect.body, AlterPartitionRequest):
+            outcome.proposed[effect.body.topic_partition] = _named_lives(effect.body)
         elif type(effect) is Stop:
             outcome.has_stopped = True
     return outcome
+
+
+def _named_lives(proposal: AlterPartitionRequest) -> dict[int, int]:
+    return {
+        each.broker_id: each.broker_epoch for each in proposal.new_isr if each.broker_id != proposal.broker_id
+    }
 
 
 def _fetches_of_followers(events: Iterable[Event]) -> list[tuple[int, FetchRequest]]:

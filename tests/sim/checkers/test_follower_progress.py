@@ -124,6 +124,15 @@ PASSES: dict[str, Story] = {
         BEGUN, (ALONE[0]._replace(log_end_offset=5, own_end_offset=5),
                 StepSeen(20, has_appended=True, is_for_all=True)),
     ],
+    "a proposal names the life that has fetched, before the step or in it": [
+        BEGUN, BOTH_FETCHED, (PROPOSED, StepSeen(15, named_lives={2: 7})),
+        (PROPOSED._replace(followers={2: Progress(4, 16, 9), 3: AT_4}),
+         StepSeen(16, [CountedFetch(2, 4, 9)], named_lives={2: 7})),
+        (PROPOSED._replace(followers={2: Progress(4, 16, 9), 3: AT_4}), StepSeen(17, named_lives={2: 9})),
+    ],
+    "of a member that has not fetched in the epoch it names the life that the metadata has": [
+        BEGUN, (BEGIN._replace(leavers=frozenset([3])), StepSeen(15, named_lives={2: 8})),
+    ],
     "another leader epoch knows nothing": [
         BEGUN, BOTH_FETCHED, (BEGIN._replace(leader_epoch=4), StepSeen(30, is_new=True)),
     ],
@@ -150,6 +159,9 @@ FAILS: dict[str, tuple[str, Story]] = {
     "a joiner that was refused stays caught up": (
         "follower-progress",
         [BEGUN, BOTH_FETCHED, (JOINING, StepSeen(15)), (without_3(AT_4), StepSeen(20, refused_joiner=True))],
+    ),
+    "a proposal names a later life than the one that has fetched": (
+        "proposed-lives", [BEGUN, BOTH_FETCHED, (PROPOSED, StepSeen(15, named_lives={2: 9}))],
     ),
     "a leader epoch begins with what was known before": (
         "follower-progress",
