@@ -49,11 +49,13 @@ from sim.checkers.renumbering import Renumbering
 from sim.checkers.sessions import BrokerSessions
 from sim.checkers.shutdowns import OrderlyStops
 from sim.checkers.strays import Strays
+from sim.checkers.topic_decisions import TopicDecisions
 from sim.checkers.unanswered import UnansweredCalls
 from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
 from sim.story import Chronicle
+from sim.witness.fetch_waits import FetchWaitWitness
 from sim.witness.lag import LagWitness
 from sim.witness.leaders import LeaderWitness
 from sim.witness.metadata_log import MetadataWitness
@@ -86,8 +88,10 @@ class Watch:
         self._strays = Strays(witness.jury)
         self._observers = Observers(witness.jury)
         self._producer_ids = ProducerIdsOnce(witness.jury)
+        self._topics = TopicDecisions(witness.jury)
         self._proposals = Proposals(witness.jury)
         self._leaders = LeaderWitness(witness.jury)
+        self._waits = FetchWaitWitness(witness.jury)
         self._stops = OrderlyStops(witness.jury)
         self._positions = ConsumerPositions(witness.jury)
         self._sends = ClientSends(witness.jury)
@@ -163,6 +167,7 @@ class Watch:
             if isinstance(shell, Node) and not shell.is_stopping:
                 life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
                 self._adopted.on_step(life, events, effects, core.replicas(), now_ms)
+                self._waits.on_step(shell.name, core, events, effects)
             if self._proposals.are_watched and type(events[0]) is Response:
                 self._proposals.on_step((shell.node_id, shell.life_number), events, core.replicas())
             if isinstance(shell, Node) and shell.is_stopping:
@@ -171,6 +176,7 @@ class Watch:
             self._stops.on_step(events, effects, core.pending_image)
             self._observers.on_step(events, effects, core.log.committed_offset)
             self._sessions.on_step(shell.clock.now_ms(), events, effects, core.pending_image)
+            self._topics.on_step(events, effects, core.pending_image, core.config)
         elif isinstance(core, CLIENT_CORES) and type(events[0]) is Response:
             retry_ms = shell.clock.now_ms() + core.config.retry_backoff_ms
             self._sends.on_step((shell.name, shell.life_number), events, retry_ms)
@@ -310,6 +316,7 @@ class Watch:
             self._metadata.on_controller_died()
             self._stops.on_died()
             self._sessions.on_died()
+            self._topics.on_died()
             self._observers.on_died()
             self._witness.controller.on_died()
         self._proposals.on_end(shell.node_id)

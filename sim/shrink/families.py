@@ -32,14 +32,14 @@ FAMILIES: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "elections", "isr-members", "partition-changes", "one-leader", "roles", "epochs-rise", "fencing",
-            "one-proposal", "proposal-outcomes", "follower-progress", "high-watermark-due",
+            "one-proposal", "proposal-outcomes", "follower-progress", "high-watermark-due", "proposed-lives",
         }
     ),
     # Something that should have happened by now.
     frozenset(
         {
             "convergence", "canaries", "unanswered-calls", "fail-over", "waits-in-vain", "parked-fetches",
-            "orderly-stops", "blind-retries", "call-places",
+            "orderly-stops", "blind-retries", "call-places", "fetch-waits",
         }
     ),
 )  # fmt: skip

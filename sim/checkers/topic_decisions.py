@@ -1,0 +1,147 @@
+"""What the controller makes of requests about topics: each is done as it was asked, or refused for a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from cluster.core.controller.config import ControllerConfig
+from cluster.core.effects import Reply
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, Request
+from cluster.core.messages import CreateTopicRequest, Header
+from cluster.core.metadata.image import MetadataImage, TopicImage
+from sim.checkers.base import Jury
+from sim.checkers.forwarding import FORWARDED
+from sim.checkers.topic_requests import Assignment, Configs, TopicRequest, is_done, outline, reason_against
+
+# Properties of more text than this may not fit into a batch of the metadata log.
+_MOST_TEXT = 2_000
+
+
+@final
+class TopicDecisions:
+    """Judges each step of the controller by the topics before and after it.
+
+    A topic has the partitions, replicas and properties that were asked for, on brokers that could take them, and no
+    other topic has changed. What nothing speaks against is done, and the answer says whether it was. A topic id is of
+    one topic.
+    """
+
+    name = "topic-decisions"
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        # The metadata after the last step; None in a life that has had no step.
+        self._before: MetadataImage | None = None
+        # Whether the request was granted, by call, until it is answered.
+        self._granted: dict[int, bool] = {}
+        # The topic ids of all lives, each with the name of its topic and the end of the metadata before its creation.
+        self._ids: dict[str, tuple[str, int]] = {}
+
+    def on_died(self) -> None:
+        """Receives the end of the controller's process."""
+        self._before = None
+        self._granted.clear()
+
+    def on_step(
+        self,
+        events: Sequence[Event],
+        effects: Sequence[object],
+        image: MetadataImage,
+        config: ControllerConfig,
+    ) -> None:
+        """Receives a step of the controller; `image` has all that it has decided, durable or not."""
+        before, self._before = self._before, image
+        event = events[0]
+        if before is None or image.next_offset < before.next_offset or len(events) > 1:
+            # A disk that fails ends the controller, and drops what was not durable.
+            self._granted.clear()
+        elif type(event) is Request and isinstance(event.body, FORWARDED):
+            self._judge_others(event.body.name, before, image)
+            reason = self._judge(event.call, event.body, before, image, config)
+            if not reason and not self._granted[event.call]:
+                self._judge_refusal(event.call, event.body, effects, before)
+        elif image.topics is not before.topics:
+            self._judge_others("", before, image)
+        if self._granted:
+            for effect in effects:
+                if type(effect) is Reply and effect.call in self._granted:
+                    self._judge_answer(self._granted.pop(effect.call), effect.body)
+
+    def _judge(
+        self,
+        call: int,
+        body: TopicRequest,
+        before: MetadataImage,
+        image: MetadataImage,
+        config: ControllerConfig,
+    ) -> str:
+        """Judge what was made of the topic, and note whether that is what was asked for.
+
+        Returns what spoke against the request, if anything.
+        """
+        was, now = before.topics.get(body.name), image.topics.get(body.name)
+        is_changed = _outline(was) != _outline(now)
+        reason = reason_against(body, before, config)
+        if reason and is_changed:
+            self._report(body, f"was granted, although {reason}; it has made {now}")
+        self._granted[call] = not reason and is_done(body, was, now, before, config)
+        if not reason and is_changed and not self._granted[call]:
+            self._report(body, f"has made {now}")
+        if now is not None and isinstance(body, CreateTopicRequest) and was is None:
+            made = (now.name, before.next_offset)
+            if self._ids.setdefault(now.topic_id, made) != made:
+                self._report(body, f"has made a topic with an id of {self._ids[now.topic_id]}")
+        return reason
+
+    def _judge_refusal(
+        self, call: int, body: TopicRequest, effects: Sequence[object], before: MetadataImage
+    ) -> None:
+        """Judge a request that has not been granted, although nothing speaks against it by the metadata."""
+        configs: Configs = getattr(body, "configs", ())
+        is_large = sum(len(name) + len(value) for name, value in configs) > _MOST_TEXT
+        if not is_large and _is_trusted(body.header, before) and not _is_closing(call, effects):
+            self._report(body, "was refused, although nothing speaks against it")
+
+    def _judge_answer(self, is_granted: bool, body: object) -> None:
+        error = getattr(body, "error", ErrorCode.NONE)
+        if (error is ErrorCode.NONE) != is_granted:
+            decided = "granted" if is_granted else "refused"
+            self._jury.report(self.name, f"a request that was {decided} is answered with {body}")
+
+    def _judge_others(self, name: str, before: MetadataImage, image: MetadataImage) -> None:
+        """Judge that a step leaves all topics but that of the name as they are, and where their replicas are."""
+        for each in sorted({*before.topics, *image.topics} - {name}):
+            was, now = before.topics.get(each), image.topics.get(each)
+            if was is not now and _outline(was) != _outline(now):
+                self._jury.report(self.name, f"topic {each} has become {now}, and nobody has asked for it")
+
+    def _report(self, body: TopicRequest, what: str) -> None:
+        self._jury.report(self.name, f"{body} {what}")
+
+
+def _outline(topic: TopicImage | None) -> tuple[str, Configs, Assignment] | None:
+    return None if topic is None else outline(topic)
+
+
+def _is_closing(call: int, effects: Sequence[object]) -> bool:
+    """Whether the controller has answered at once that it shuts down."""
+    return any(
+        type(effect) is Reply
+        and effect.call == call
+        and getattr(effect.body, "error", ErrorCode.NONE) is ErrorCode.NOT_CONTROLLER
+        for effect in effects
+    )
+
+
+def _is_trusted(header: Header | None, image: MetadataImage) -> bool:
+    """Whether the request is of a client, or was forwarded by the registered process of a broker of this cluster."""
+    if header is None:
+        return True
+    broker = image.brokers.get(header.broker_id)
+    return (
+        broker is not None
+        and header.cluster_id in ("", image.cluster_id)
+        and (header.broker_epoch, header.incarnation) == (broker.broker_epoch, broker.incarnation)
+    )

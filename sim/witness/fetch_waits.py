@@ -1,0 +1,76 @@
+"""Shows the checker of waiting fetches what a step of a broker has brought them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from cluster.core.broker.broker import Broker
+from cluster.core.effects import Observe, Reply, Stop
+from cluster.core.events import Event, Request
+from cluster.core.messages import FetchRequest, FetchResponse, TopicPartition
+from cluster.core.replica.replica import Replica
+from sim.checkers.base import Jury
+from sim.checkers.fetch_waits import FetchWaits
+
+# What brings records: to followers, and to consumers.
+_APPENDED, _COMMITTED = "replica.appended", "replica.high_watermark"
+
+
+@final
+class FetchWaitWitness:
+    """Watches the brokers that run."""
+
+    def __init__(self, jury: Jury) -> None:
+        self._waits = FetchWaits(jury)
+
+    def on_step(self, node: str, core: Broker, events: Sequence[Event], effects: Sequence[object]) -> None:
+        """Receives what a broker's core took in one step, and the effects of that."""
+        if any(type(effect) is Stop for effect in effects):
+            return
+        first = events[0]
+        if len(events) == 1 and type(first) is Request and isinstance(first.body, FetchRequest):
+            self._look_at_answer(node, core, first.call, first.body, effects)
+        moved = {
+            (effect.kind, str(dict(effect.fields)["topic_partition"])): None
+            for effect in effects
+            if type(effect) is Observe and effect.kind in (_APPENDED, _COMMITTED)
+        }
+        if moved:
+            for replica in core.replicas().values():
+                for kind in (_APPENDED, _COMMITTED):
+                    if (kind, replica.name) in moved and replica.log.online.reason is None:
+                        self._look_at_waiting(node, core, replica, is_appended=kind == _APPENDED)
+
+    def _look_at_answer(
+        self, node: str, core: Broker, call: int, request: FetchRequest, effects: Sequence[object]
+    ) -> None:
+        fetches = core.manager.fetches
+        if len(fetches.parked_beside(request)) >= core.config.max_parked_requests:
+            return
+        for effect in effects:
+            if type(effect) is Reply and effect.call == call and isinstance(effect.body, FetchResponse):
+                self._waits.on_answered_at_once(node, request, effect.body)
+
+    def _look_at_waiting(self, node: str, core: Broker, replica: Replica, *, is_appended: bool) -> None:
+        """Show the fetches that wait for what the step has appended, or else committed.
+
+        A log may end in records that compaction has taken, but not in those that a step brings. Where only a part of
+        the log is committed, its end may be within a batch.
+        """
+        log = replica.log
+        if not is_appended and log.high_watermark < log.log_end_offset:
+            return
+        for request in _waiting(core, replica.topic_partition, replica.view):
+            if (request.replica_id >= 0) is is_appended:
+                for asked in request.partitions:
+                    if asked.topic_partition == replica.topic_partition:
+                        self._waits.on_waiting(node, request, asked, log.log_end_offset)
+
+
+def _waiting(core: Broker, topic_partition: TopicPartition, view: tuple[str, int]) -> Iterator[FetchRequest]:
+    """Yields the fetches that wait under that topic id and leader epoch of the partition."""
+    for _, parked in core.manager.fetches.purgatory.watching(topic_partition):
+        for asked, parked_view in zip(parked.request.partitions, parked.views, strict=True):
+            if asked.topic_partition == topic_partition and parked_view == view:
+                yield parked.request
