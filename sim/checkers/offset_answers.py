@@ -17,7 +17,8 @@ class OffsetAnswersAreTrue(Checker):
 
     The earliest offset is not below the log's start, and the latest offset of the leader is the end of what is
     committed: not below what another leader has served. A time begins at the first record that is as late, if that is
-    committed. Of a partition that may lose committed records only the places in the broker's own log are judged.
+    committed. The epoch of an offset is that of the record there. Of a partition that may lose committed records only
+    the places in the broker's own log are judged.
     """
 
     name = "offset-answers"
@@ -32,6 +33,7 @@ class OffsetAnswersAreTrue(Checker):
             what = self._wrong_end(partition, sighting)
         else:
             what = self._wrong_time(partition, sighting)
+        what = what or self._wrong_epoch(partition, sighting)
         return f"{partition.name}: broker {sighting.broker} {what}" if what else None
 
     def _wrong_start(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:
@@ -59,6 +61,22 @@ class OffsetAnswersAreTrue(Checker):
         if told is None and found is not None and found[0] < ends[0]:
             return f"{asked} and named nothing; the first record as late is {found}"
         return ""
+
+    def _wrong_epoch(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:
+        """Returns what is wrong with the epoch that the answer names: by it a consumer finds a cut later (KIP-320).
+
+        At the end of a leader's log that is its own. Where batches were deleted or cut away, nothing is judged.
+        """
+        if sighting.found_epoch is None or sighting.offset < 0 or partition.epoch != sighting.epoch:
+            return ""
+        chain = partition.image(sighting.broker).chain
+        mark = chain.covering(sighting.offset)
+        if mark is None and sighting.offset != chain.end:
+            return ""
+        epoch = sighting.epoch if mark is None else mark.epoch
+        if sighting.found_epoch == epoch:
+            return ""
+        return f"named epoch {sighting.found_epoch} for offset {sighting.offset}, which is of epoch {epoch}"
 
     def _committed_ends(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> tuple[int, int] | None:
         """Returns the end of what was committed when the request came, and now; None if the broker need not know it.

@@ -256,6 +256,8 @@ class OffsetLookedUp(NamedTuple):
     # The leader epoch that the request names, -1 for none, and the one of the broker's role.
     asked_epoch: int = -1
     epoch: int = -1
+    # The leader epoch of the offset, as the answer names it: -1 for none, None where it was not seen.
+    found_epoch: int | None = None
 
 
 class Fetched(NamedTuple):

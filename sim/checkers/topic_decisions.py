@@ -9,7 +9,7 @@ from cluster.core.controller.config import ControllerConfig
 from cluster.core.effects import Reply
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Request
-from cluster.core.messages import CreateTopicRequest, Header
+from cluster.core.messages import Header
 from cluster.core.metadata.image import MetadataImage, TopicImage
 from sim.checkers.base import Jury
 from sim.checkers.forwarding import FORWARDED
@@ -59,9 +59,8 @@ class TopicDecisions:
             self._granted.clear()
         elif type(event) is Request and isinstance(event.body, FORWARDED):
             self._judge_others(event.body.name, before, image)
-            reason = self._judge(event.call, event.body, before, image, config)
-            if not reason and not self._granted[event.call]:
-                self._judge_refusal(event.call, event.body, effects, before)
+            may_be_refused = _may_be_refused(event.call, event.body, effects, before)
+            self._judge(event.call, event.body, before, image, config, may_be_refused=may_be_refused)
         elif image.topics is not before.topics:
             self._judge_others("", before, image)
         if self._granted:
@@ -76,33 +75,33 @@ class TopicDecisions:
         before: MetadataImage,
         image: MetadataImage,
         config: ControllerConfig,
-    ) -> str:
-        """Judge what was made of the topic, and note whether that is what was asked for.
+        *,
+        may_be_refused: bool,
+    ) -> None:
+        """Judge what was made of the topic, and note whether that is what was asked for, as the answer has to say.
 
-        Returns what spoke against the request, if anything.
+        What `may_be_refused` anyway may be answered so even where the topic is as asked without a change.
         """
         was, now = before.topics.get(body.name), image.topics.get(body.name)
         is_changed = _outline(was) != _outline(now)
         reason = reason_against(body, before, config)
-        if reason and is_changed:
-            self._report(body, f"was granted, although {reason}; it has made {now}")
-        self._granted[call] = not reason and is_done(body, was, now, before, config)
-        if not reason and is_changed and not self._granted[call]:
-            self._report(body, f"has made {now}")
-        if now is not None and isinstance(body, CreateTopicRequest) and was is None:
-            made = (now.name, before.next_offset)
-            if self._ids.setdefault(now.topic_id, made) != made:
-                self._report(body, f"has made a topic with an id of {self._ids[now.topic_id]}")
-        return reason
-
-    def _judge_refusal(
-        self, call: int, body: TopicRequest, effects: Sequence[object], before: MetadataImage
-    ) -> None:
-        """Judge a request that has not been granted, although nothing speaks against it by the metadata."""
-        configs: Configs = getattr(body, "configs", ())
-        is_large = sum(len(name) + len(value) for name, value in configs) > _MOST_TEXT
-        if not is_large and _is_trusted(body.header, before) and not _is_closing(call, effects):
+        is_granted = not reason and is_done(body, was, now, before, config)
+        if is_changed and not is_granted:
+            self._report(body, f"was granted, although {reason}" if reason else f"has made {now}")
+        elif not (reason or is_granted or may_be_refused):
             self._report(body, "was refused, although nothing speaks against it")
+        if is_changed or not is_granted or not may_be_refused:
+            self._granted[call] = is_granted
+        if now is not None and was is None:
+            self._judge_id(body, now, before.next_offset)
+
+    def _judge_id(self, body: TopicRequest, topic: TopicImage, created_at: int) -> None:
+        made = (topic.name, created_at)
+        known = self._ids.setdefault(topic.topic_id, made)
+        if known != made:
+            self._report(
+                body, f"has made a topic with the id of {known[0]}, created at metadata offset {known[1]}"
+            )
 
     def _judge_answer(self, is_granted: bool, body: object) -> None:
         error = getattr(body, "error", ErrorCode.NONE)
@@ -123,6 +122,14 @@ class TopicDecisions:
 
 def _outline(topic: TopicImage | None) -> tuple[str, Configs, Assignment] | None:
     return None if topic is None else outline(topic)
+
+
+def _may_be_refused(call: int, body: TopicRequest, effects: Sequence[object], image: MetadataImage) -> bool:
+    """Whether the controller may refuse the request, whatever it asks for: it closes, it cannot write it, or it must
+    not trust who sent it."""
+    configs: Configs = getattr(body, "configs", ())
+    is_large = sum(len(name) + len(value) for name, value in configs) > _MOST_TEXT
+    return is_large or not _is_trusted(body.header, image) or _is_closing(call, effects)
 
 
 def _is_closing(call: int, effects: Sequence[object]) -> bool:

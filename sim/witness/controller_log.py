@@ -36,6 +36,7 @@ from cluster.core.metadata.records import (
 from sim.checkers.base import Jury
 from sim.checkers.fail_over import FailOver
 from sim.checkers.metadata_replay import MetadataReplay
+from sim.checkers.named_leaders import NamedLeaders
 from sim.checkers.sightings import Accepted, Described, Elected, IsrChanged, Recorded, Settled
 from sim.disk import SimDisk
 from sim.witness.log_reader import DiskEye, LogReader
@@ -69,6 +70,7 @@ class ControllerLog:
         self.elected_at: dict[str, int] = {}
         self._jury, self._names, self._on_topic = jury, names, on_topic
         self._fail_over = fail_over
+        self.named = NamedLeaders(jury)
         self._reader = LogReader(DiskEye(disk), join(directory, f"{METADATA_TOPIC}-0"))
         self._durable_end = 0
         # When each registration was replaced that is not the present one of its broker, by broker epoch.
@@ -121,7 +123,9 @@ class ControllerLog:
             for found in self.replay.apply(offset, record):
                 if isinstance(found, str):
                     self._jury.report(BROKER_LIVES, found)
-                elif found.partition in self._names:
+                    continue
+                self.named.on_recorded(found.partition, found.after.leader, found.after.leader_epoch)
+                if found.partition in self._names:
                     self._on_recorded(found)
         for settled in self.replay.settled():
             if settled.partition in self._names:

@@ -517,6 +517,7 @@ class Witness:
     def on_reply(self, node: Member, exchange: Exchange, body: ResponseBody) -> None:
         """Show what a node answers to producers, followers, consumers and brokers."""
         request, node_id = exchange.body, node.node_id
+        self.controller.named.on_answer(node_id, body)
         if isinstance(body, MetadataResponse):
             self.controller.on_described(node_id, body)
         elif node_id == CONTROLLER_ID:
@@ -586,7 +587,7 @@ class Witness:
         self.jury.see(
             OffsetLookedUp(
                 broker, name, request.timestamp, body.offset, body.timestamp, committed_before, is_readable,
-                found, request.current_leader_epoch, epoch,
+                found, request.current_leader_epoch, epoch, body.leader_epoch,
             )
         )  # fmt: skip
 

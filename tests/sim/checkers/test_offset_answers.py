@@ -80,6 +80,37 @@ def test_a_time_begins_at_the_first_committed_record_as_late(
     assert broken(OffsetLookedUp(1, P, 350, offset, found_ms, 6, True, found)) is is_wrong
 
 
+# Broker 1 leads again, in epoch 1, and has appended the records 10 and 11 in it.
+LED_AGAIN: tuple[Sighting, ...] = (
+    Elected(P, 1, 1, (1,), clean=True),
+    BecameLeader(1, P, 1, 10),
+    Appended(1, P, 1, (Mark(10, 12, 1, 10, 1),), is_leader=True),
+    HighWatermark(1, P, 1, 12, True, 2),
+)
+
+
+@pytest.mark.parametrize(
+    ("offset", "found_epoch", "is_wrong"),
+    [
+        (5, 0, False),
+        (5, 1, True),
+        (5, -1, True),
+        (11, 1, False),
+        (11, 0, True),
+        (12, 1, False),
+        (12, 0, True),
+    ],
+)
+def test_kip320_the_epoch_of_an_offset_is_that_of_the_record_there(
+    offset: int, found_epoch: int, *, is_wrong: bool
+) -> None:
+    timestamp = LATEST_TIMESTAMP if offset == 12 else EARLIEST_TIMESTAMP
+    answer = OffsetLookedUp(1, P, timestamp, offset, committed_before=12, epoch=1, found_epoch=found_epoch)
+    assert broken(*LED_AGAIN, answer) is is_wrong
+    # A broker that was replaced knows no later epoch, and its log may be cut.
+    assert not broken(*LED_AGAIN, Elected(P, 2, 2, (1, 2), clean=True), answer)
+
+
 def test_a_log_that_cannot_be_read_is_no_evidence() -> None:
     assert not broken(OffsetLookedUp(1, P, 350, 4, 400, 6, False, None))
 

@@ -181,6 +181,22 @@ def test_a_controller_that_closes_need_not_grant_anything() -> None:
     assert not Story().shows((DELETE, ONE, ONE), answer(DELETE, ErrorCode.NOT_CONTROLLER))
 
 
+@pytest.mark.parametrize(
+    "life",
+    [
+        Header(cluster_id="d", broker_id=1, incarnation="i1"),
+        Header(cluster_id="c", broker_id=1, incarnation="i0"),
+    ],
+)
+def test_who_is_not_trusted_may_be_refused_also_what_there_is(life: Header) -> None:
+    asked = AlterTopicConfigsRequest(name="t", configs=AGED, header=life)
+    assert not Story().shows((asked, ONE, ONE), answer(asked, ErrorCode.STALE_BROKER_EPOCH))
+    # What is done all the same must be said.
+    deletion = replace(DELETE, header=life)
+    assert not Story().shows((deletion, ONE, NOTHING), answer(deletion))
+    assert Story().shows((deletion, ONE, NOTHING), answer(deletion, ErrorCode.STALE_BROKER_EPOCH))
+
+
 def test_a_topic_id_is_of_one_topic_unless_its_creation_was_lost() -> None:
     story = Story()
     made = image(topic((1, 2), (2, 1), configs=AGED))
