@@ -13,6 +13,7 @@ from cluster.core.client.config import AdminConfig
 from cluster.core.client.effects import Answered, Described
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
+    DEFAULT_COUNT,
     AlterTopicConfigsRequest,
     CreatePartitionsRequest,
     CreateTopicRequest,
@@ -60,6 +61,7 @@ class AdminShell(ClientShell):
             world, network, trace, watcher, name=name, node_id=node_id, bootstrap=bootstrap, clock=clock
         )
         self._topic, self._every_us, self._is_finished = topic_of(name), model.every, False
+        self._brokers = sorted(bootstrap)
         self._wishes = Stream(world.draws, "administer", name)
         # When each call without an outcome began, by ticket; the bound counts the time of the world.
         self._open: dict[int, int] = {}
@@ -105,10 +107,7 @@ class AdminShell(ClientShell):
         """Draws what is asked for; None for a description."""
         match self._wishes.below(10):
             case 0 | 1 | 2:
-                partitions, replicas = 1 + self._wishes.below(3), 1 + self._wishes.below(3)
-                return CreateTopicRequest(
-                    name=self._topic, partitions=partitions, replication_factor=replicas
-                )
+                return self._wish_for_topic()
             case 3 | 4 | 5:
                 configs = _CONFIGS[self._wishes.below(len(_CONFIGS))]
                 return AlterTopicConfigsRequest(name=self._topic, configs=configs)
@@ -120,6 +119,27 @@ class AdminShell(ClientShell):
                 return MetadataRequest(topics=None)
             case _:
                 return None
+
+    def _wish_for_topic(self) -> CreateTopicRequest:
+        """Draws a topic to create: of a size, of the size that the controller likes, or on brokers of its choice."""
+        partitions, replicas = 1 + self._wishes.below(3), 1 + self._wishes.below(3)
+        match self._wishes.below(5):
+            case 0:
+                return CreateTopicRequest(
+                    name=self._topic, partitions=DEFAULT_COUNT, replication_factor=DEFAULT_COUNT
+                )
+            case 1 | 2:
+                # Some of them may be fenced, or have never been registered.
+                count, first = len(self._brokers), self._wishes.below(len(self._brokers))
+                assignment = [
+                    tuple([self._brokers[(first + number + place) % count] for place in range(replicas)])
+                    for number in range(partitions)
+                ]
+                return CreateTopicRequest(name=self._topic, assignment=tuple(assignment))
+            case _:
+                return CreateTopicRequest(
+                    name=self._topic, partitions=partitions, replication_factor=replicas
+                )
 
     def _on_answered(self, effect: Answered) -> None:
         self._conclude(effect.ticket, has_none=effect.body is None and effect.error is ErrorCode.NONE)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.core.messages import DEFAULT_COUNT, CreateTopicRequest
 from sim.bugs import Replacement, replaced
 from sim.run import run_scenario
 from sim.scenario.loading import ScenarioError, parse_scenario
@@ -56,3 +57,21 @@ def test_a_run_shows_a_broker_that_loses_a_failure_of_what_it_forwarded() -> Non
 def test_admins_that_cannot_work_are_refused(text: str, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         parse_scenario(text)
+
+
+@pytest.mark.slow
+def test_topics_of_admins_have_a_size_or_the_default_one_or_brokers_of_their_choice() -> None:
+    asked: list[tuple[bool, bool]] = []
+
+    def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def create(control: Any, request: CreateTopicRequest) -> Any:
+            asked.append((request.partitions == DEFAULT_COUNT, bool(request.assignment)))
+            return original(control, request)
+
+        return create
+
+    target = "cluster.core.controller.topics:TopicControl.create"
+    with replaced(Replacement(target=target, make=noting)):
+        result = run_scenario(parse_scenario(HEAD + ADMINS), 1, stops_early=True)
+    assert not result.violations, result.violations
+    assert set(asked) >= {(False, False), (True, False), (False, True)}
