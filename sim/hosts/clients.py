@@ -89,6 +89,11 @@ class TopicAdmin:
         self._waiting: deque[tuple[TopicRequest, Callable[[], None] | None]] = deque()
         self._call = 0
 
+    @property
+    def makes_topics(self) -> bool:
+        """Whether a topic is to be created or deleted by a request that is not done yet."""
+        return any(not isinstance(request, AlterTopicConfigsRequest) for request, _ in self._waiting)
+
     def ask(self, request: TopicRequest, on_done: Callable[[], None] | None) -> list[Effect]:
         """Queues the request; `on_done` is called once it is done."""
         self._waiting.append((request, on_done))
@@ -130,6 +135,11 @@ class TopicAdminShell(Shell):
             on_done()
         for request in requests:
             self.ask(request, on_done if request is requests[-1] else None)
+
+    @property
+    def makes_topics(self) -> bool:
+        """Whether a topic is still to be created or deleted."""
+        return self.core is not None and self._admin.makes_topics
 
     def ask(self, request: TopicRequest, on_done: Callable[[], None] | None = None) -> None:
         self._wait_us = 0

@@ -98,3 +98,21 @@ def test_a_broker_that_has_not_heard_of_a_second_creation_is_awaited(*, has_hear
     Convergence(run.cluster, run.jury, run.chronicle, run.witness.lives).await_rest(1_000_000)
     found = [each.what for each in run.jury.violations if each.checker == "convergence"]
     assert ["replica" in each for each in found] == ([] if has_heard else [True])
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_topic_that_is_still_to_be_deleted_is_awaited(*, is_away: bool) -> None:
+    """Until the controller decides on it all replicas agree; then they would be judged while they are deleted."""
+    run = Run(parse_scenario(TEXT.replace("RATE", "1")), 1)
+    run.begin()
+    run.world.run_to(100_000)
+    for producer in run.cluster.producers:
+        producer.finish()
+    run.world.run_to(1_500_000)
+    if is_away:
+        run.cluster.controller.pause()
+    run.cluster.admin.ask(DeleteTopicRequest(name="t"))
+    run.world.run_to(1_600_000)
+    Convergence(run.cluster, run.jury, run.chronicle, run.witness.lives).await_rest(1_000_000)
+    found = [each.what for each in run.jury.violations if each.checker == "convergence"]
+    assert ["still to be created or deleted" in each for each in found] == [True] * is_away
