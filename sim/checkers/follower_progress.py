@@ -157,9 +157,10 @@ class FollowerProgress:
 
     A leader epoch begins without any progress (ISR-8). A fetch counts if it is neither refused nor found to diverge
     (LED-6); a member that the controller removed without being asked is not caught up before another fetch. A step
-    that lets the high watermark rise lets it rise as far as the members and those about to join allow (HWM-1, HWM-5).
-    Nothing is appended for all in-sync replicas where these are too few to commit it (PRO-2). A proposal names each
-    follower in the life whose fetch has counted last, whatever the metadata says of it since (ISR-4, KIP-903).
+    that lets the high watermark rise, as the election of one who waits for nobody does, lets it rise as far as the
+    members and those about to join allow (HWM-1, HWM-5). Nothing is appended for all in-sync replicas where these are
+    too few to commit it (PRO-2). A proposal names each follower in the life whose fetch has counted last, whatever the
+    metadata says of it since (ISR-4, KIP-903).
     """
 
     name = "follower-progress"
@@ -184,9 +185,12 @@ class FollowerProgress:
         """Receives the state of a leader at the end of a step that may have changed it."""
         token, account = self._accounts.get(key, (None, None))
         if account is None or token is not leader or account.state.leader_epoch != state.leader_epoch:
+            begun = LeaderAccount(state)
             if step.is_new:
                 self._judge_new(key, state)
-            self._accounts[key] = (leader, LeaderAccount(state))
+            if step.is_new and not step.is_long:
+                self._judge_due(key, state, begun.due(state, state.own_end_offset, step.now_ms))
+            self._accounts[key] = (leader, begun)
             return
         if step.is_quiet and state == account.state:
             return

@@ -133,6 +133,10 @@ PASSES: dict[str, Story] = {
     "of a member that has not fetched in the epoch it names the life that the metadata has": [
         BEGUN, (BEGIN._replace(leavers=frozenset([3])), StepSeen(15, named_lives={2: 8})),
     ],
+    "a leader who waits for nobody commits its log with its election": [
+        (ALONE[0]._replace(min_insync_replicas=1, high_watermark=4), StepSeen(0, is_new=True)),
+    ],
+    "or cannot commit, as too few are in sync": [(ALONE[0], StepSeen(0, is_new=True))],
     "another leader epoch knows nothing": [
         BEGUN, BOTH_FETCHED, (BEGIN._replace(leader_epoch=4), StepSeen(30, is_new=True)),
     ],
@@ -174,6 +178,10 @@ FAILS: dict[str, tuple[str, Story]] = {
         "high-watermark-due",
         [BEGUN, (BOTH_AT_4._replace(own_end_offset=3, high_watermark=3), BOTH_FETCHED[1]),
          (BOTH_AT_4._replace(high_watermark=3, flushed_ms=20), StepSeen(20))],
+    ),
+    "the high watermark does not rise with the election of a leader who waits for nobody": (
+        "high-watermark-due",
+        [(ALONE[0]._replace(min_insync_replicas=1, high_watermark=3), StepSeen(0, is_new=True))],
     ),
     "the high watermark does not rise with a smaller ISR": (
         "high-watermark-due",
