@@ -295,7 +295,8 @@ class Node(Shell):
     def log_path(self, partition: str) -> str:
         """Returns the directory of the partition's log, or an empty text if this machine has none."""
         file_system = self.disk.file_system(Life("eye", sees_through=True))
-        held = [f"{each}/{partition}" for each in self.directories]
+        # The controller's log is in a directory of the controller's name.
+        held = [f"{each}/{partition}" for each in (*self.directories, self.name)]
         return next((path for path in held if file_system.exists(path)), "")
 
     def segment_path(self, partition: str) -> str:

@@ -51,7 +51,7 @@ from sim.scenario.values import (
 )
 from storage.config import LogConfig
 from storage.errors import ConfigError, StorageError
-from storage.topics import check_topic_name
+from storage.topics import METADATA_TOPIC, check_topic_name
 
 # After so long, consumers and seekers take a request for lost.
 _READER_TIMEOUT_US = 1_500_000
@@ -148,7 +148,12 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
             yield ("steps", index, "when"), what
     if isinstance(step, BreakDisk | PartialWrite | FailSync | Rot) and step.log is not None:
         topic, partition = step.log.rsplit("/", 1)
-        if what := _unknown_partition(scenario, topic, int(partition)):
+        is_of_controller = (
+            isinstance(step, PartialWrite)
+            and step.partial_write.kind == "controller"
+            and step.log == f"{METADATA_TOPIC}/0"
+        )
+        if not is_of_controller and (what := _unknown_partition(scenario, topic, int(partition))):
             yield ("steps", index, "log"), what
     yield from _check_topic_step(scenario, index, step)
     if isinstance(step, Kill) and step.point is not None and _is_client(step.kill, names):

@@ -31,6 +31,7 @@ from sim.scenario.link_steps import (
     SlowCpu,
 )
 from sim.scenario.values import Duration, LinkField, MethodsField, Percent, Shift, Size, TargetField
+from storage.topics import METADATA_TOPIC
 
 Keep = Literal["none", "prefix", "subset", "torn", "all"]
 
@@ -174,7 +175,8 @@ class PartialWrite(Named):
     verb = "partial_write"
     partial_write: TargetField = Field(description="The node that ends.")
     log: str = Field(
-        pattern=r"^[a-zA-Z0-9._-]+/[0-9]+$", description="The log, as `topic/partition`, such as `t/0`."
+        pattern=r"^[a-zA-Z0-9._-]+/[0-9]+$",
+        description=f"The log, as `topic/partition`, such as `t/0`; the controller's is `{METADATA_TOPIC}/0`.",
     )
     byte: Size = Field(description="How much of the append is written.")
     keep: Keep | None = Field(default=None, description=f"The machine loses power too. {_KEEP}")

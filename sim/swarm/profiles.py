@@ -82,5 +82,9 @@ def over_budget(scenario: Scenario, profile: Profile) -> Iterator[str]:
     for number, step in enumerate(scenario.steps, start=1):
         if isinstance(step, Power) and step.keep != "all" and step.power.kind != "controller":
             yield f"step {number}: a power loss of {step.power.text} that keeps {step.keep}"
-        elif isinstance(step, PartialWrite) and step.keep not in (None, "all"):
+        elif (
+            isinstance(step, PartialWrite)
+            and step.keep not in (None, "all")
+            and step.partial_write.kind != "controller"
+        ):
             yield f"step {number}: a partial write and a power loss that keeps {step.keep}"

@@ -64,7 +64,7 @@ def draw_workload(
         consumers.append(_consumer(own, name))
         if own.chance(45, "is sought"):
             seekers.append(_seeker(own, name))
-    if may_be_wide and choices.chance(15, "wide topic"):
+    if may_be_wide and choices.chance(25, "wide topic"):
         topics[WIDE] = {"partitions": _WIDE_PARTITIONS, "replicas": 1}
     clients: Part = {"producers": _bounded(producers), "consumers": consumers}
     if seekers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground
+from storage.topics import METADATA_TOPIC
 
 # What a power loss keeps of the changes that were not synced: how often of twenty.
 _KEEP = ("none",) * 5 + ("prefix",) * 4 + ("subset",) * 5 + ("torn",) * 5 + ("all",)
@@ -42,6 +43,8 @@ def _power_of_all(ground: Ground, choices: Choices) -> list[Part]:
 
 
 def _partial_write(ground: Ground, choices: Choices) -> list[Part]:
+    if choices.chance(25, "controller"):
+        return [decision_cut(choices)]
     step: Part = {
         "partial_write": ground.broker(choices.within("victim")),
         "log": ground.partition(choices.within("log"), lasting=bool(ground.lasting)),
@@ -52,6 +55,22 @@ def _partial_write(ground: Ground, choices: Choices) -> list[Part]:
         keep = choices.pick(("none", "torn", "all", "all"), "keep")
         step |= torn_append(choices, keep if ground.may_lose_writes else "all")
     return [step]
+
+
+def decision_cut(choices: Choices) -> Part:
+    """Returns a controller that ends as it writes its next decision: mostly with all of a batch, which nobody knows.
+
+    Without a power loss the next life finds what no disk keeps yet.
+    """
+    step: Part = {
+        "partial_write": "controller",
+        "log": f"{METADATA_TOPIC}/0",
+        "byte": f"{choices.pick((0, 61, 100, 16_000, 16_000, 16_000, 16_000), 'bytes')} B",
+        "down": choices.ms((1, 300, 1_500), "down"),
+    }
+    if choices.chance(40, "power"):
+        step["keep"] = choices.pick(_KEEP, "keep")
+    return step
 
 
 def torn_append(choices: Choices, keep: str) -> Part:

@@ -136,8 +136,12 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     fate = fate_of_joiner(ground, choices, partition)
     if choices.chance(60, "stops"):
         fate = {"stop": "F", "down": choices.ms((1, 300, 3_000), "stopped for")}
-    # Another life is registered when the session of the earlier one is over; who stops says so at once.
-    held_ms = choices.pick((200, 1_200), "held") if "stop" in fate else _setting(ground, _SESSION) + 900
+    # Another life is registered when the session of the earlier one is over; who stops says so at once. The longest
+    # times are above the time-out of the proposal, which is then made again beside a joiner in another life.
+    if "stop" in fate:
+        held_ms = choices.pick((200, 1_200, 2_200), "held")
+    else:
+        held_ms = _setting(ground, _SESSION) + choices.pick((900, 2_000), "held longer")
     link = choices.pick(("L -> controller",) * 4 + ("controller -> L",), "kept back")
     clog: Part = {"clog": link, "only": "AlterPartition", "for": "8s"}
     return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
+from sim.swarm.plans.disks import decision_cut
 from sim.swarm.plans.ground import LAST, Fault, Ground, has_lasting
 from sim.swarm.workload import BATCH_OVERHEAD_BYTES, WIDE
 
@@ -56,6 +57,19 @@ def _fails_then_deleted(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _cut_change(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a topic of many partitions, of whose creation the controller writes the first batch at most.
+
+    Its next life drops what it finds of a change that is not whole. Another decision may come first, and is cut then.
+    """
+    gap: Part = {"at": f"+{choices.pick((300, 600), 'gap')}ms"}
+    return [{"delete_topic": WIDE}, gap | decision_cut(choices), {"at": "+1ms", "create_topic": WIDE}]
+
+
+def _has_wide(ground: Ground) -> bool:
+    return WIDE in ground.deletable
+
+
 def _deletable_offline(ground: Ground) -> bool:
     """Whether a topic may be deleted whose log has failed at a broker that goes on with other directories."""
     return any(each != WIDE for each in ground.deletable) and ground.scenario.cluster.directories > 1
@@ -107,6 +121,7 @@ TOPICS = (
         is_possible=has_lasting,
         lasts_ms=_CLIENTS_GO_ON_MS,
     ),
+    Fault(name="cut-change", family="topic", percent=100, most=3, draw=_cut_change, is_possible=_has_wide),
     Fault(name="alter-topic", family="topic", percent=45, most=3, draw=_alter),
     Fault(
         name="fails-then-deleted",

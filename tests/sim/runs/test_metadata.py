@@ -9,7 +9,7 @@ from cluster.core.metadata.changes import ChangeReader
 from cluster.core.metadata.log import committed_changes
 from cluster.core.metadata.records import AbortTransactionRecord
 from sim.run import Run, RunResult, Verdict, run_scenario
-from sim.scenario.loading import parse_scenario
+from sim.scenario.loading import ScenarioError, parse_scenario
 
 # A change of 50 partitions takes two batches, and no answer holds both.
 HEAD = """\
@@ -110,3 +110,30 @@ def test_krctl2_a_refused_change_that_stays_is_found() -> None:
 @pytest.mark.parametrize("bug", ["metadata-committed-before-flush", "change-replayed-twice", "delta-skipped"])
 def test_a_mistake_in_the_metadata_is_found_by_its_checker(bug: str) -> None:
     assert "metadata" in found_by(run_scenario("leader-crash", 7, bug=bug))
+
+
+CUT = """\
+  - at: 1s
+    partial_write: controller
+    log: __cluster_metadata/0
+    byte: {byte} B
+    down: 300ms
+  - at: +1ms
+    create_topic: wide
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("byte", "tears"), [(16_000, 1), (100, 0)])
+def test_krlog8_a_change_of_which_the_first_batch_was_written_is_dropped(byte: int, tears: int) -> None:
+    course = Run(parse_scenario(HEAD + CUT.format(byte=byte)), 1)
+    result = course.go("")
+    assert result.verdict is Verdict.HELD, result.violations
+    assert not result.never_struck
+    assert aborts(course) == tears
+
+
+def test_only_the_controller_writes_its_log() -> None:
+    text = HEAD + CUT.format(byte=1).replace("partial_write: controller", "partial_write: broker 1")
+    with pytest.raises(ScenarioError, match="unknown topic '__cluster_metadata'"):
+        parse_scenario(text)
