@@ -1,4 +1,4 @@
-"""Whom clients ask for metadata and ids: not the same broker each time, nor the address that has just failed."""
+"""The nodes that clients ask for metadata and ids: another broker each time, and no address that has just failed."""
 
 from __future__ import annotations
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple, final
 
 from sim.world.packed import BLOCK_ITEMS, PackedList, Packing
-from storage.batch import HEADER, HEADER_SIZE
+from storage.batch import HEADER, HEADER_SIZE, iterate_batches
 from storage.codec.buffer import Buffer
+from storage.errors import CorruptBatch
 
 
 class Mark(NamedTuple):
@@ -28,6 +30,16 @@ class Mark(NamedTuple):
 
 
 MARKS: Packing[Mark] = Packing(tuple, Mark._make)
+
+
+def values_of(records: Buffer) -> Iterator[tuple[int, str]]:
+    """Yields the offset and value of each record, up to the first batch that is damaged: no client takes that one."""
+    with suppress(CorruptBatch):
+        for batch in iterate_batches(records):
+            if not batch.is_valid():
+                return
+            for record in batch.records():
+                yield record.offset, (record.value or b"").decode()
 
 
 def marks_of(records: Buffer) -> tuple[Mark, ...]:

@@ -21,7 +21,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from sim.checkers.base import Jury
-from sim.checkers.chain import Mark, marks_of
+from sim.checkers.chain import Mark, marks_of, values_of
 from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import ASTRAY, ROTTEN
 from sim.checkers.sightings import (
@@ -52,7 +52,6 @@ from sim.witness.flushes import FlushWitness
 from sim.witness.log_reader import WRONG_CHECKSUM, LogReader
 from sim.witness.open_logs import OpenLogs
 from sim.world.packets import Exchange
-from storage.batch import iterate_batches
 
 Values = dict[str, int | str]
 ACKS_ALL = -1
@@ -538,10 +537,8 @@ class Witness:
             return
         for asked, answer in zip(request.partitions, body.partitions, strict=False):
             if answer.error is ErrorCode.NONE:
-                for each in iterate_batches(asked.records):
-                    for record in each.records():
-                        value = (record.value or b"").decode()
-                        self.lives.note_acknowledged(broker, str(answer.topic_partition), value)
+                for _, value in values_of(asked.records):
+                    self.lives.note_acknowledged(broker, str(answer.topic_partition), value)
 
     def _on_produced(self, broker: int, acks: int, body: ProduceResponse) -> None:
         for answer in body.partitions:
@@ -603,10 +600,8 @@ class Witness:
         for answer in body.partitions:
             partition = str(answer.topic_partition)
             if answer.records and self.reads_values:
-                for each in iterate_batches(answer.records):
-                    for record in each.records():
-                        value = (record.value or b"").decode()
-                        self.lives.note_served(broker, partition, record.offset, value)
+                for offset, value in values_of(answer.records):
+                    self.lives.note_served(broker, partition, offset, value)
             if answer.records and self.lives.is_present(broker, partition):
                 marks = self._logs.originals(broker, partition, marks_of(answer.records))
                 self.jury.see(Served(broker, partition, answer.high_watermark, marks))
