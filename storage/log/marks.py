@@ -72,14 +72,17 @@ class Marks:
         """Returns `offset` with its place; without it where the log has none, and where no file could be opened to find
         it, or the search takes long: the next call looks again, or goes on. Raises StorageError, as a read does.
         """
+        unresolved = LogOffsetMetadata(offset)
         try:
-            return self._local.resolve(offset, in_step=True)
+            found = self._local.resolve(offset, in_step=True)
         except (OffsetOutOfRange, ReadGoesOn):
-            return LogOffsetMetadata(offset)
+            return unresolved
         except OSError as error:
             if not is_out_of_handles(error):
                 raise self._online.failed("read", error) from error
-            return LogOffsetMetadata(offset)
+            return unresolved
+        # No checksum covers a base offset: after damage it may be any number.
+        return found if 0 <= found.offset <= self._local.log_end_offset else unresolved
 
     def update_high_watermark(self, offset: int) -> int:
         """Adopt a leader's high watermark, limited to [log start, log end], as a follower. Returns the new value

@@ -91,6 +91,10 @@ class LogMaintenance:
         """Returns the cleaner of the log's directory. Raises KeyError if the directory is offline."""
         return self.cleaners[dirname(log.directory)]
 
+    def _has_disk(self, log: PartitionLog) -> bool:
+        """Returns whether the disk under the log works. A log that was deleted does not learn that its disk fails."""
+        return log.online.reason is None and dirname(log.directory) in self.cleaners
+
     def start(self, now_ms: int) -> None:
         """Sets the timers of all timed work; that of the cleaner only if it is enabled."""
         assert not self.cleaners, "started twice"
@@ -329,7 +333,7 @@ class LogMaintenance:
         running = self._round
         if running is None or self._is_stopped:
             return
-        if running.log.online.reason is not None:
+        if not self._has_disk(running.log):
             self._drop_round(now_ms, running)
         elif self.cleaner_of(running.log).is_aborted(running.key) or not running.log.config.is_compacted:
             # An error would come from the abort, not from the work.
@@ -399,7 +403,7 @@ class LogMaintenance:
     def _drop_round(self, now_ms: int, running: _Round) -> None:
         """Ends a round whose disk failed; the next start deletes what the round has written so far (LL6)."""
         assert self._round is running, running.key
-        assert running.log.online.reason is not None, running.key
+        assert not self._has_disk(running.log), running.key
         self._round = None
         with contextlib.suppress(OSError, StorageError):
             running.compaction.abort()

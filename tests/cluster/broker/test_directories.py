@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from cluster.core.broker import logs
-from cluster.core.effects import Reply, RunJob, Stop
+from cluster.core.effects import Reply, RunJob, SetTimer, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import JobDone
 from cluster.core.messages import (
@@ -18,6 +18,7 @@ from cluster.core.messages import (
     FetchResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    TopicPartition,
 )
 from cluster.core.metadata.records import (
     PartitionChangeRecord,
@@ -269,6 +270,21 @@ def test_a_compaction_whose_disk_fails_is_dropped_and_the_next_one_is_due() -> N
     for _ in range(9):
         produce(setup, PARTITIONS[0])
     assert [each.kind for each in of(setup.fire("logs.cleaner", 15_000), RunJob)] == ["compact"]
+
+
+def test_a_compaction_of_a_deleted_log_whose_disk_fails_is_dropped_and_the_next_one_is_due() -> None:
+    setup = booted()
+    setup.metadata(*topic(segment_bytes="200", cleanup_policy="compact"), *topic("u", "2f" * 16))
+    for _ in range(9):
+        produce(setup, PARTITIONS[1])
+    job = only(setup.fire("logs.cleaner", 15_000), RunJob)
+    setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
+    setup.disk.break_directory("two")
+    produce(setup, TopicPartition("u", 1))
+    assert list(setup.broker.maintenance.cleaners) == ["one"]
+    effects = setup.broker.step(setup.now_ms, JobDone(job=job.job, error=OSError(errno.EIO, "gone")))
+    assert of(effects, Stop) == []
+    assert "logs.cleaner" in [each.key for each in of(effects, SetTimer)]
 
 
 def test_ap16_a_fetch_whose_high_watermark_cannot_be_looked_up_is_answered() -> None:
