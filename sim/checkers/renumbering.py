@@ -51,6 +51,8 @@ class Sent:
     is_in_log: bool = False
     # An attempt had no answer, or one after which the batch may be appended all the same.
     is_in_doubt: bool = False
+    # It may have been split, also where an attempt before left it in doubt.
+    was_too_large: bool = False
 
     @property
     def is_refused(self) -> bool:
@@ -65,6 +67,7 @@ class Sent:
         """Notes the answer to an attempt."""
         was_in_turn = self.attempts.pop(call).was_in_turn
         self.is_in_log |= error in _IN_LOG
+        self.was_too_large |= error is ErrorCode.MESSAGE_TOO_LARGE
         is_open = error.is_retriable or error in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NETWORK_EXCEPTION)
         # The network may have overtaken a batch before it, which has arrived since.
         self.is_in_doubt |= is_open or (error in _LOST and not was_in_turn)
@@ -138,7 +141,8 @@ class Renumbering:
         One that was refused may have been split: its parts count as one, and are not known here.
         """
         mine = [each for each in batches if each.identity == identity]
-        if len(mine) >= MOST_BATCHES and not any(each.is_refused for each in mine):
+        may_be_split = any(each.is_refused or each.was_too_large for each in mine)
+        if len(mine) >= MOST_BATCHES and not may_be_split:
             what = f"{name} sends a batch beside {len(mine)} others of its epoch {identity[1]} without an outcome"
             self._jury.report(self.most_name, f"{topic_partition}: {what}")
 

@@ -145,6 +145,17 @@ def test_those_of_another_epoch_and_those_that_may_be_split_do_not_count() -> No
     assert story.sent(7, "new", 0, epoch=1) == 0
 
 
+def test_a_batch_in_doubt_that_may_be_split_does_not_count() -> None:
+    for error, count in ((ErrorCode.MESSAGE_TOO_LARGE, 0), (ErrorCode.NOT_ENOUGH_REPLICAS, 1)):
+        story = Story()
+        for call in range(5):
+            story.sent(call, str(call), call)
+        story.answered(4, None)
+        story.sent(5, "4", 4)
+        story.answered(5, error)
+        assert story.sent(6, "a part", 5) == count, error
+
+
 def test_batches_are_under_way_to_one_leader_at_a_time() -> None:
     story = Story()
     story.sent(1, "a", 0)
