@@ -48,6 +48,8 @@ class SeekerShell(ClientShell):
         self._places = Stream(world.draws, "seek", name)
         # Where the last look-up of each partition has sent this client.
         self._found: dict[TopicPartition, int] = {}
+        # The latest time of the records that it has read last of each partition.
+        self._times: dict[TopicPartition, int] = {}
         self._actions[PositionReset] = self._on_position
         self._actions[Fetched] = self._on_fetched
         self._actions[Truncated] = self._on_truncated
@@ -76,7 +78,9 @@ class SeekerShell(ClientShell):
     def _place_in(self, topic_partition: TopicPartition) -> Start:
         """Draws where to go in the partition: a place that is looked up or, where the model says so, an offset."""
         self._found.pop(topic_partition, None)
-        place = self._offset() if self._guesses and self._places.below(3) == 0 else self._place()
+        place = (
+            self._offset() if self._guesses and self._places.below(3) == 0 else self._place(topic_partition)
+        )
         if isinstance(place, int):
             self._found[topic_partition] = place
         self._consumer_watcher.on_sought(self, topic_partition, place)
@@ -86,8 +90,8 @@ class SeekerShell(ClientShell):
         """Draws an offset at which a log may have nothing: its records may be deleted, or are yet to come."""
         return _OFFSETS[self._places.below(len(_OFFSETS))]
 
-    def _place(self) -> Start:
-        """Draws what is looked up next."""
+    def _place(self, topic_partition: TopicPartition) -> Start:
+        """Draws what is looked up next: of two times one is that of a record, perhaps the latest that there is."""
         kind = self._places.below(7)
         if kind in _LATEST:
             return OffsetReset.LATEST
@@ -95,6 +99,9 @@ class SeekerShell(ClientShell):
             return OffsetReset.EARLIEST
         if kind in _BEFORE_END:
             return BeforeEnd(self._places.below(_MOST_BEFORE_END))
+        known_ms = self._times.get(topic_partition)
+        if known_ms is not None and self._places.below(2) == 0:
+            return AtTime(known_ms)
         return AtTime(max(0, self.clock.now_ms() - self._places.below(_MOST_BACK_MS)))
 
     def _on_pace(self, life_number: int) -> None:
@@ -123,6 +130,8 @@ class SeekerShell(ClientShell):
             offsets = [record.offset for record in effect.records]
             self._fail(AssertionError(f"sent to {found}, it read {offsets} before {effect.next_offset}"))
         self._consumer_watcher.on_told(self, effect)
+        if effect.records:
+            self._times[effect.topic_partition] = max(record.timestamp for record in effect.records)
         # One answer is enough; the next look-up goes on.
         self.consumer.pause(effect.topic_partition)
 

@@ -62,6 +62,23 @@ def test_a_run_shows_a_broker_that_names_a_wrong_place(asked: int | None) -> Non
     assert run(wrong).violations[0].checker == "offset-answers"
 
 
+@pytest.mark.slow
+def test_a_run_shows_a_broker_that_finds_nothing_as_late_as_the_latest_record() -> None:
+    """The latest time of a segment is asked for often enough, because clients ask for times of records."""
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def search(reads: Any, timestamp: int, *most: object) -> Any:
+            latest = [segment.largest_timestamp_ms for segment in reads._local.segments]
+            return None if timestamp in latest else original(reads, timestamp, *most)
+
+        return search
+
+    target = "storage.log.reads:Reads.search_for_timestamp"
+    with replaced(Replacement(target=target, make=make)):
+        result = run_scenario(parse_scenario(HEAD + SEEKERS), 1, stops_early=True)
+    assert {each.checker for each in result.violations} == {"offset-answers"}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
