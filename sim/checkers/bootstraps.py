@@ -1,4 +1,4 @@
-"""The nodes that clients ask for metadata and ids: another broker each time, and no address that has just failed."""
+"""The nodes that clients ask for metadata and ids: not the same each time, nor one that has just failed."""
 
 from __future__ import annotations
 

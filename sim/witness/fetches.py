@@ -15,6 +15,8 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from sim.checkers.base import Jury
+from sim.checkers.fetch_range import NAME as FETCH_RANGE
+from sim.checkers.fetch_range import range_finding
 from sim.checkers.sightings import DivergenceJudged, Fetched, FetchesWait, OutOfRange
 from sim.witness.topic_lives import TopicLives
 
@@ -40,6 +42,8 @@ class FetchWitness:
         """Show an answer as it leaves the node, each partition that was answered without an error."""
         for asked, answer in zip(request.partitions, body.partitions, strict=False):
             epoch = asked.current_leader_epoch
+            if what := range_finding(asked, answer):
+                self._jury.report(FETCH_RANGE, f"{answer.topic_partition}: broker {node_id} {what}")
             if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._look_at_range(node_id, core, asked, answer)
             if epoch < 0 or answer.error is not ErrorCode.NONE:
