@@ -42,10 +42,11 @@ def _in_hidden_epoch(partition: PartitionGhost, leader: int, cached: Mapping[int
 
     A follower that copies a compacted log notes in its epoch cache where the first batch begins that is left of an
     epoch, not where the epoch began. Once it leads, a replica whose older records end between the two is not told that
-    it differs, and goes on behind them.
+    it differs, and goes on behind them. That epoch may be the oldest of the leader, which began again at the start of
+    another log.
     """
     starts = partition.image(leader).chain.epoch_starts()
-    for epoch, start in starts[1:]:
+    for epoch, start in starts:
         for broker, image in partition.images.items():
             hidden = image.chain.between(start, cached.get(epoch, start)) if broker != leader else []
             if any(mark.epoch < epoch for mark in hidden):

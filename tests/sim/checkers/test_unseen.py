@@ -41,6 +41,14 @@ def test_the_oldest_epoch_of_a_log_may_begin_late() -> None:
     assert since(partition, {3: 15}) is None
 
 
+def test_the_oldest_epoch_of_a_log_that_began_again_hides_the_older_records_of_a_replica() -> None:
+    partition = PartitionGhost("t-0")
+    partition.image(1).chain = Chain(marks(5, 20, 3), 5)
+    partition.image(2).chain = Chain(marks(0, 8, 1))
+    assert since(partition, {3: 15}) == 5
+    assert since(partition, {3: 5}) is None
+
+
 def test_records_before_the_start_of_a_leaders_log_may_differ_from_what_was_committed() -> None:
     for log_start, expected in ((5, None), (6, 5)):
         partition = PartitionGhost("t-0")
