@@ -20,11 +20,13 @@ from storage.errors import (
     UnexpectedAppendOffset,
 )
 from storage.log import AppendInfo, AppendOrigin
+from storage.validation.analysis import analyze
 from tests.storage.log.appends import INT_MAX, follow, lead
 from tests.storage.logs import (
     DIRECTORY,
     NOW_MS,
     ROOMY,
+    SIZE,
     all_bytes,
     append_each,
     batch,
@@ -247,6 +249,14 @@ def test_fet9_batches_of_a_later_epoch_than_the_fetch_was_sent_in_are_skipped() 
     assert log.log_end_offset == 3 and log.epochs.latest_epoch == 7
     info = follow(log, tail, epoch=7)
     assert info.is_empty and info.skipped_bytes == len(tail) and log.log_end_offset == 3
+
+
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_fr10_a_last_batch_of_a_fetch_that_ends_at_any_byte_is_left_out(before: int) -> None:
+    whole = b"".join(batch(offset) for offset in range(before))
+    for end in range(SIZE):
+        found = analyze(whole + batch(before)[:end], 0)
+        assert (bytes(found.records), len(found.columns)) == (whole, before), end
 
 
 def test_an_incomplete_last_batch_of_a_fetch_is_left_out() -> None:

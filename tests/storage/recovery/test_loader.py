@@ -369,6 +369,17 @@ def test_ll8_a_whole_swap_replaces_all_files_in_its_range() -> None:
     assert not [name for name in file_system.list(DIRECTORY) if name.endswith(".swap")]
 
 
+def test_t42_a_file_that_is_named_by_a_number_alone_is_not_replaced_by_a_swap() -> None:
+    file_system = new_file_system()
+    stopped(file_system)
+    poke(file_system, file_of(3, "log.swap"), 0, batch(4) + batch(8))
+    for name in ("4", "5.mine"):
+        poke(file_system, join(DIRECTORY, name), 0, b"mine")
+    reopen(file_system)
+    # All that has a number before a dot counts as a file of the segments that the swap replaces.
+    assert {"4", "5.mine"} & set(file_system.list(DIRECTORY)) == {"4"}
+
+
 def test_t42_unknown_files_are_left_alone() -> None:
     file_system = new_file_system()
     stopped(file_system)

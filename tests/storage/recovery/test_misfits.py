@@ -73,3 +73,14 @@ def test_ix20_an_index_is_full_with_as_many_entries_as_fit() -> None:
 def test_ll16_nothing_misfits_in_a_sound_segment() -> None:
     assert find_misfit(filled(step_ms=0)) is None
     assert find_misfit(open_segment(new_file_system())) is None
+
+
+def test_ix20_a_time_entry_is_due_for_the_greatest_time_so_far_not_for_that_of_its_batch() -> None:
+    """Each second batch gets an entry, for the time of the batch before it."""
+    segment = open_segment(new_file_system(), config=LogConfig(index_interval_bytes=SIZE))
+    for offset in range(BATCHES):
+        time = NOW_MS + (10 * offset if offset % 2 else 0)
+        segment.append(offset, batch(offset, timestamp=time))
+    # Recovery needs four entries of each.
+    assert overfills_indexes(segment, 5 * TIME_ENTRY.size - 1)
+    assert not overfills_indexes(segment, 5 * TIME_ENTRY.size)
