@@ -7,6 +7,7 @@ from storage.directory.manager import LogManager
 from storage.log import PartitionLog
 from tests.storage.directory.directories import content, started
 from tests.storage.logs import NOW_MS, append_each, new_disk
+from tests.storage.producers.producer_logs import send
 
 CHECKPOINT = "recovery-point-offset-checkpoint"
 
@@ -68,3 +69,22 @@ def test_rt16_after_a_crash_no_record_that_was_not_synced_is_below_the_recovery_
     again = started(disk)
     assert [a_log(again, partition).log_end_offset for partition in range(2)] == [7, 4]
     assert [a_log(again, partition).local.recovery_point for partition in range(2)] == [4, 4]
+
+
+def test_t12_the_checkpoint_does_not_pass_a_snapshot_that_is_not_on_the_disk_yet() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    log.flushes.most_in_a_roll = 1
+    for producer_id in (1, 2):
+        send(log, pid=producer_id)
+    log.flushes.roll(now_ms=NOW_MS)
+    logs.checkpoint_recovery_points()
+    assert log.local.recovery_point == 2
+    assert content(disk, CHECKPOINT) == b"0\n1\nt 0 0\n"
+    job = log.flushes.begin_snapshot()
+    assert job is not None
+    job()
+    log.flushes.snapshot_done()
+    logs.checkpoint_recovery_points()
+    assert content(disk, CHECKPOINT) == b"0\n1\nt 0 2\n"

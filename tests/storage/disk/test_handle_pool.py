@@ -193,6 +193,11 @@ def test_a_map_that_is_being_changed_is_not_closed() -> None:
     assert index.lookup(9) == (5, 50)
     with index._mapping:
         assert not index.give_up()
+        fs.handles.make_room(8)
+        # It is asked again later.
+        assert index in fs.handles
+    fs.handles.make_room(8)
+    assert index not in fs.handles
     assert index.give_up()
 
 

@@ -247,6 +247,7 @@ def test_fet9_batches_of_a_later_epoch_than_the_fetch_was_sent_in_are_skipped() 
     info = follow(log, batch(0, 3, epoch=7) + tail, epoch=7)
     assert (info.last_offset, info.skipped_bytes) == (2, len(tail))
     assert log.log_end_offset == 3 and log.epochs.latest_epoch == 7
+    assert all_bytes(log) == batch(0, 3, epoch=7)
     info = follow(log, tail, epoch=7)
     assert info.is_empty and info.skipped_bytes == len(tail) and log.log_end_offset == 3
 
