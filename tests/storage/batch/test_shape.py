@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -106,6 +108,12 @@ def test_a_batch_of_a_known_shape_is_not_walked_over(count: int) -> None:
     scanner = knowing(content, count)
     known, unknown = lines_of(lambda: scanner.scan(content, count)), lines_of(lambda: scanned(content, count))
     assert 2 * known < unknown
+
+
+def test_records_of_one_shape_are_not_walked_over_after_the_first_run_either() -> None:
+    """From record 64 on an offset takes two bytes, so another run begins."""
+    few, many = (lines_of(partial(scanned, built(count), count)) for count in (64, 400))
+    assert many < 3 * few
 
 
 def test_null_keys_are_known_of_a_shape() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from storage.disk.filesystem import OpenMode
 from storage.index.lazy import LazyIndex, lazy_offset_index
 from storage.index.offset_index import OffsetIndex
 from tests.storage.index.indexes import BASE, new_index, simulated
@@ -96,3 +97,12 @@ def test_ix25_a_new_parent_is_passed_to_an_index_opened_meanwhile() -> None:
     fs.rename("a", "b")
     lazy.update_parent_directory("b")
     assert (index.path, lazy.path) == ("b/45.index", "b/45.index")
+
+
+@pytest.mark.parametrize(("length", "entries_bytes"), [(0, 0), (7, 0), (24, 24), (31, 24)])
+def test_cl10_an_index_that_is_not_open_counts_by_its_whole_entries(length: int, entries_bytes: int) -> None:
+    _, fs = simulated()
+    lazy = lazy_offset_index(fs, "45.index", BASE)
+    assert lazy.entries_bytes() == 0
+    fs.open("45.index", OpenMode.CREATE).append(bytes(length))
+    assert lazy.entries_bytes() == entries_bytes and not lazy.is_open

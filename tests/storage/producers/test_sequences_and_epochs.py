@@ -73,7 +73,7 @@ def test_ps3_the_present_epoch_is_not_old() -> None:
     append(manager, marker(3, commit=True, coordinator_epoch=4), origin=COORDINATOR)
     append(manager, data(4, 2, epoch=0))
     append(manager, data(5, 0, epoch=2))
-    with pytest.raises(InvalidProducerEpoch):
+    with pytest.raises(InvalidProducerEpoch, match="epoch 1 at offset 6 is older than the last seen epoch 2"):
         append(manager, data(6, 1, epoch=1))
 
 

@@ -175,6 +175,11 @@ class TestSearch:
             records.search_for_timestamp(2, most_bytes=1000)
         found = records.search_for_timestamp(2)
         assert found is not None and found.offset == 4
+        # The fourth batch is one too many.
+        three, four = (holding(b"".join(batch_of(offset) for offset in range(count))) for count in (3, 4))
+        assert three.search_for_timestamp(99, most_bytes=1000) is None
+        with pytest.raises(ReadTakesLong, match="3 batches"):
+            four.search_for_timestamp(99, most_bytes=1000)
 
     def test_rd8_the_greatest_timestamp_is_looked_for_in_so_many_batches_of_a_step(
         self, monkeypatch: pytest.MonkeyPatch
@@ -273,3 +278,22 @@ def test_fr12_a_search_over_many_batches_finds_what_a_look_at_each_finds(
         found = records.search_for_offset_with_size(target_offset)
         position = None if found is None else found.position
         assert position == plain_search(content, target_offset), target_offset
+
+
+def test_rd8_the_first_batch_with_exactly_that_greatest_timestamp_is_found() -> None:
+    times = [9, 5, 7, 5]
+    records = holding(b"".join(batch_of(offset, timestamp=time) for offset, time in enumerate(times)))
+    found = [records.find_max_timestamp(time) for time in (9, 5, 7, 8)]
+    assert [each and each.base_offset for each in found] == [0, 1, 2, None]
+
+
+@pytest.mark.parametrize("start", [0, 4])
+def test_ls13_a_slice_of_a_look_at_headers_ends_after_so_many_bytes_wherever_it_begins(
+    start: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, size_bytes = holding(b"".join(batch_of(offset) for offset in range(10))), len(batch_of(0))
+    monkeypatch.setattr(storage.segment.file_records, "BYTES_A_SLICE", 3 * size_bytes)
+    begin = start * size_bytes
+    for most_batches, seen in ((2, 2), (3, 3), (9, 3)):
+        after = records.greatest_timestamp_in(begin, records.size_bytes, most_batches)[1]
+        assert after == begin + seen * size_bytes

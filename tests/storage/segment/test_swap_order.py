@@ -141,6 +141,19 @@ def test_ll28_an_old_segment_that_has_left_the_map_is_passed_over() -> None:
     assert old[1].path.endswith("3.log")
 
 
+def test_ll28_a_segment_that_has_taken_the_place_of_an_old_one_stays() -> None:
+    """A truncation to nothing leaves such a segment while the old ones are cleaned."""
+    file_system = new_file_system()
+    log = old_log(file_system)
+    segments = log.local.segments
+    old = [segment for segment in segments if segment.base_offset < 9]
+    other = open_segment(file_system, 3, THREE, file_already_exists=True)
+    assert segments.add(other) is old[1]
+    gone = replace_segments(file_system, DIRECTORY, segments, [cleaned(file_system, 0, [2])], old)
+    assert gone == [old[2]] and segments.base_offsets == [0, 3, 9]
+    assert segments.get(3) is other and file_system.exists(other.path)
+
+
 def test_ll27_a_copy_that_lost_bytes_replaces_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     file_system = new_file_system()
     segment = overflowed(file_system, [0, BEYOND])
