@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from storage.batch.legacy.builder import build_message_set
 from storage.batch.record import Record
 from storage.codec.compression import Compression
 from storage.errors import StorageError
+from storage.log.online import Online
 from storage.log.reads import MAX_TIMESTAMP
 from storage.segment.live_files import offset_of_name
 from storage.validation.analysis import analyze
@@ -116,3 +118,13 @@ def test_rd9_records_of_magic_0_have_no_time_to_be_found_by() -> None:
     assert log.local.segments.active.max_timestamp.timestamp == -1
     latest = log.reads.offset_for_timestamp(MAX_TIMESTAMP)
     assert latest is None or latest.timestamp == -1
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_ap16_the_reason_why_a_log_is_offline_is_the_first_one(refuses: bool) -> None:
+    """What the failure of a step within makes of the step around it says less."""
+    online = Online("d")
+    with pytest.raises(StorageError, match="flush failed"), online.during("truncate", refuses=refuses):
+        with online.during("flush"):
+            raise OSError(errno.EIO, "broken")
+    assert online.reason is not None and online.reason.startswith("flush failed")
