@@ -19,6 +19,7 @@ from storage.batch import (
     RecordBatch,
     TimestampType,
     build_batch,
+    is_one_batch,
     iterate_batches,
     set_max_timestamp,
     set_producer_state,
@@ -448,3 +449,10 @@ def test_t7_attributes_are_written_in_the_low_byte_and_the_horizon_in_the_base_t
         delete_horizon_ms=900,
     )
     assert data[21:23] == bytes((0, 0x7C)) and data[27:35] == (900).to_bytes(8, "big")
+
+
+def test_a_set_is_one_batch_where_its_size_field_says_so() -> None:
+    one = build_batch([Record(0, 5, None, b"value")])
+    assert is_one_batch(one) and is_one_batch(memoryview(one)) and is_one_batch(bytearray(one))
+    for other in (b"", one[:-1], one + b"x", one + one, one[:16] + b"\x01" + one[17:], one[:60]):
+        assert not is_one_batch(other)

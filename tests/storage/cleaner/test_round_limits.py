@@ -217,14 +217,18 @@ class _OfOneSource:
         return getattr(self._log, name)
 
 
-def test_cl8_a_batch_without_keys_counts_as_read_when_the_next_one_finds_no_room() -> None:
+@pytest.mark.parametrize("io_buffer_bytes", [64 << 10, 100])
+def test_cl8_a_batch_without_keys_counts_as_read_when_the_next_one_finds_no_room(
+    io_buffer_bytes: int,
+) -> None:
+    """The batches are in one chunk, or each is in a chunk of its own."""
     log = CleanedLog()
     log.put_each(1, 2, 3)
     without_key(log)
     log.put(4)
     log.roll()
     # Three of the slots are used.
-    compaction = log.prepare(slots=4)
+    compaction = log.prepare(slots=4, io_buffer_bytes=io_buffer_bytes)
     run(compaction)
     assert compaction.end_offset == 4
 

@@ -36,6 +36,17 @@ def test_ll26_the_topic_id_is_on_the_disk_before_the_first_record() -> None:
     assert written_id(disk, log.directory) == TOPIC_ID
 
 
+def test_ll26_a_log_without_a_topic_id_takes_the_one_that_comes_later() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 1)
+    assert logs.create("t", 0, topic_id=TOPIC_ID) is log
+    assert (logs.topic_ids, written_id(disk, log.directory)) == ({"t-0": TOPIC_ID}, TOPIC_ID)
+    with pytest.raises(InconsistentTopicId):
+        logs.create("t", 0, topic_id=OTHER_ID)
+
+
 @pytest.mark.covers(
     "UnifiedLogTest.testLogFlushesPartitionMetadataOnClose", "UnifiedLogTest.testLogRecoversTopicId"
 )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import storage.segment.file_records
 from storage.batch import RecordBatch, build_batch
+from storage.batch.legacy.builder import build_message
 from storage.batch.record import Record
 from storage.disk.filesystem import OpenMode
 from storage.errors import CorruptBatch, ReadTakesLong
@@ -297,3 +298,16 @@ def test_ls13_a_slice_of_a_look_at_headers_ends_after_so_many_bytes_wherever_it_
     for most_batches, seen in ((2, 2), (3, 3), (9, 3)):
         after = records.greatest_timestamp_in(begin, records.size_bytes, most_batches)[1]
         assert after == begin + seen * size_bytes
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_fr8_a_short_message_at_the_end_is_walked_over_at_its_position(magic: int) -> None:
+    """It is shorter than a header of magic 2, and the file ends with it."""
+    message = build_message(1, magic=magic, timestamp=10 if magic else -1, key=None, value=b"")
+    first = batch_of(0)
+    assert len(message) < 61
+    records = holding(first + message)
+    for start, positions in ((0, [0, len(first)]), (len(first), [len(first)])):
+        assert [position for _, _, position, _ in records.scan_headers(start)] == positions
+        ended = records.scan_headers(start, records.size_bytes)
+        assert [position for _, _, position, _ in ended] == positions
