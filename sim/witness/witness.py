@@ -581,10 +581,12 @@ class Witness:
             is_readable, found = self._logs.first_as_late(broker, name, request.timestamp, log_start)
         replica = node.core.replicas().get(body.topic_partition) if has_replicas(node.core) else None
         epoch = -1 if replica is None else replica.leader_epoch
+        # Who has copied a compacted log knows the epochs of what was left.
+        found_epoch = None if self._logs.is_compacted(name) else body.leader_epoch
         self.jury.see(
             OffsetLookedUp(
                 broker, name, request.timestamp, body.offset, body.timestamp, committed_before, is_readable,
-                found, request.current_leader_epoch, epoch, body.leader_epoch,
+                found, request.current_leader_epoch, epoch, found_epoch,
             )
         )  # fmt: skip
 
