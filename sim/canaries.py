@@ -46,7 +46,8 @@ class Canaries:
             (producer, topic_partition)
             for producer in self._cluster.producers
             for topic_partition in self._served(producer.model.topic)
-            if producer.is_up and self._is_patient(producer)
+            # One that stops sends nothing more: its streams may be half closed.
+            if producer.is_up and not producer.is_stopping and self._is_patient(producer)
         ]
         for _ in range(TRIES):
             sent = [(each, self._sent(*each)) for each in waiting]

@@ -242,7 +242,7 @@ class Calls:
     def _on_failed_at_once(self, shell: Shell, call: int, sent: Sent) -> None:
         """Judges a call for which nobody tried to reach the node."""
         attempts = self._attempts.get((shell.node_id, shell.life_number, sent.target))
-        if attempts is None or shell.clock.frozen_us is not None:
+        if attempts is None or shell.clock.frozen_us is not None or self._has_earlier(shell, sent):
             return
         failed_us = max(attempts.may_fail_until_us(shell.resumed_us), shell.clock.thawed_us)
         since_us = shell.world.now_us - failed_us
@@ -253,6 +253,14 @@ class Calls:
                 f"failed at once, {since_us // 1_000} ms after {attempts.failures} attempts in a row; "
                 f"{attempts.wait_us // 1_000} ms are the longest wait",
             )
+
+    def _has_earlier(self, shell: Shell, sent: Sent) -> bool:
+        """Whether an earlier call to the same node is open: its attempt may have failed in this very moment."""
+        life = (shell.node_id, shell.life_number)
+        return any(
+            key[:2] == life and each.target == sent.target and each.sent_us < sent.sent_us
+            for key, each in self._calls.items()
+        )
 
     def _report(self, name: str, call: int, what: str) -> None:
         self._jury.report(self.name, f"call {call} of {name} {what}")

@@ -214,6 +214,29 @@ def test_a_call_ends_within_its_time_out_as_far_as_its_process_goes_on() -> None
     assert found_at(site) == ["call 2 of node-1 has ended after 2000 ms; it had 1000 ms"]
 
 
+def test_a_call_fails_at_once_for_a_short_time_after_an_attempt_unless_an_earlier_one_is_under_way() -> None:
+    site = site_of(Echo(), Silent())
+    site.start()
+    assert isinstance(site.onlooker, CallOnlooker)
+    calls, node, refused = site.onlooker.calls, site.nodes[1], TransportError(reason="connection refused")
+    calls.on_sent(node, ask(2, 1), 2)
+    site.world.run_to(site.world.now_us + 1_000)
+    calls.on_answered(node, 1, refused)
+    site.world.run_to(site.world.now_us + SECOND)
+    calls.on_sent(node, ask(2, 2), 2)
+    site.world.run_to(site.world.now_us + 1_000)
+    calls.on_sent(node, ask(2, 3), 2)
+    calls.on_answered(node, 3, refused)
+    assert found_at(site) == []
+    # The attempt of the second call has not failed, so nothing explains this one.
+    calls.on_answered(node, 2, TransportError(reason="cancelled"))
+    calls.on_sent(node, ask(2, 4), 2)
+    calls.on_answered(node, 4, refused)
+    assert found_at(site) == [
+        "call 4 of node-1 failed at once, 1001 ms after 1 attempts in a row; 50 ms are the longest wait"
+    ]
+
+
 def test_a_call_that_expects_no_reply_may_fail_once_and_is_never_answered() -> None:
     silent = replace(ask(2, 1), expects_reply=False)
     site = site_of(Echo(), Echo())

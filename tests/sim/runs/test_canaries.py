@@ -9,8 +9,8 @@ import pytest
 
 from cluster.core.connection.rooms import Room, Slot
 from sim.bugs.planting import Replacement, replaced
-from sim.canaries import TRIES
-from sim.run import RunResult, run_scenario
+from sim.canaries import TRIES, Canaries
+from sim.run import Run, RunResult, run_scenario
 from sim.scenario.loading import parse_scenario
 
 SCENARIO = """\
@@ -73,6 +73,20 @@ def test_a_producer_that_gives_up_sooner_than_its_replicas_may_take_is_not_judge
     text += f"network: {{loss: {loss}%}}\n"
     text += f"cluster: {{brokers: 3{jobs}}}\nbuggify: {{points: [short-patience], chance: 100%}}\n"
     assert {each.checker for each in run(text).violations} == ({"canaries"} if is_judged else set())
+
+
+def test_a_producer_that_is_stopping_is_not_asked() -> None:
+    run = Run(parse_scenario(SCENARIO, "serves-again.yaml"), 1)
+    run.begin()
+    run.world.run_to(run.scenario.duration)
+    producers = run.cluster.producers
+    for producer in producers:
+        producer.finish()
+    producers[0].is_stopping = True
+    before = [len(run.history.sends), sum(each.producer == producers[0].name for each in run.history.sends)]
+    Canaries(run.cluster, run.jury, run.witness.lives).send(lambda: False)
+    after = [len(run.history.sends), sum(each.producer == producers[0].name for each in run.history.sends)]
+    assert [after[0] - before[0], after[1] - before[1]] == [3, 0]
 
 
 def test_clients_that_leave_in_order_get_their_answers_first() -> None:
