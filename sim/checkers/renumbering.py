@@ -45,6 +45,7 @@ class Sent:
 
     identity: Identity
     base_sequence: int
+    last_sequence: int
     content: bytes
     # Those without an answer, by call.
     attempts: dict[int, Attempt] = field(default_factory=dict)
@@ -78,11 +79,11 @@ class Renumbering:
     """Judges when a producer sends a batch under another sequence than before, and how many it has under way.
 
     It may send one so where every attempt under the old one was refused for certain, or where an earlier batch of the
-    same id and epoch was: then no leader appends a late copy. In every other case the records may be in the log twice
-    (KIP-360). That a batch before is missing is no certain refusal if one was under way when this batch was sent. Of
-    one id and epoch, five batches may be without an outcome: a broker remembers five, and would not know an older one
-    again. While any of them is under way to one leader, none is sent to another one, nor to a topic that was created
-    again: two leaders could append them out of order.
+    same id and epoch was, or where a sequence in between can be in no log: then no leader appends a late copy. In every
+    other case the records may be in the log twice (KIP-360). That a batch before is missing is no certain refusal if
+    one was under way when this batch was sent. Of one id and epoch, five batches may be without an outcome: a broker
+    remembers five, and would not know an older one again. While any of them is under way to one leader, none is sent to
+    another one, nor to a topic that was created again: two leaders could append them out of order.
     """
 
     name = "second-sequence"
@@ -95,6 +96,8 @@ class Renumbering:
         self._sent: dict[Client, dict[TopicPartition, list[Sent]]] = {}
         # By client and call: the batches of a request without an answer.
         self._open: dict[Client, dict[int, dict[TopicPartition, Sent]]] = {}
+        # The sequence after the last one that is known to be in the log; none: 0.
+        self._ends: dict[tuple[Client, TopicPartition, Identity], int] = {}
 
     def on_sent(self, client: Client, call: int, body: RequestBody, target: int) -> None:
         """Receives a request as it leaves a client for the node `target`."""
@@ -107,8 +110,11 @@ class Renumbering:
             sent = self._find(batches, identity, batch.base_sequence, content)
             if sent is None:
                 self._judge_number(client[0], topic_partition, batches, identity)
-                self._judge(client[0], topic_partition, batches, content, batch)
-                sent = Sent(identity=identity, base_sequence=batch.base_sequence, content=content)
+                self._judge(client, topic_partition, batches, content, batch)
+                sent = Sent(
+                    identity=identity, base_sequence=batch.base_sequence, last_sequence=batch.last_sequence,
+                    content=content,
+                )  # fmt: skip
                 batches.append(sent)
             under_way = [each for each in batches if each.attempts and each.is_not_after(sent)]
             attempt = Attempt(under_way in ([], [sent]), target, asked.topic_id)
@@ -148,7 +154,7 @@ class Renumbering:
 
     def _judge(
         self,
-        name: str,
+        client: Client,
         topic_partition: TopicPartition,
         batches: list[Sent],
         content: bytes,
@@ -159,10 +165,29 @@ class Renumbering:
             return
         if any(each.is_refused and each.is_not_after(before) for each in batches):
             return
+        if self._reach(client, topic_partition, batches, before) < before.base_sequence:
+            return
         was = f"sequence {before.base_sequence} in epoch {before.identity[1]}"
         now = f"sequence {batch.base_sequence} in epoch {batch.producer_epoch}"
-        what = f"{name} sends the batch of {was} again as {now}; the first may be appended"
+        what = f"{client[0]} sends the batch of {was} again as {now}; the first may be appended"
         self._jury.report(self.name, f"{topic_partition}: {what}")
+
+    def _reach(
+        self, client: Client, topic_partition: TopicPartition, batches: list[Sent], before: Sent
+    ) -> int:
+        """Returns the first sequence below that of `before` that can be in no log: the parts of a batch that was split
+        are sent one after the other, and some never.
+        """
+        reach = self._ends.get((client, topic_partition, before.identity), 0)
+        mine = [
+            each
+            for each in batches
+            if each.identity == before.identity and each is not before and not each.is_refused
+        ]
+        for each in sorted(mine, key=lambda each: each.base_sequence):
+            if each.base_sequence <= reach:
+                reach = max(reach, each.last_sequence + 1)
+        return reach
 
     def on_step(self, client: Client, events: Iterable[Event]) -> None:
         """Receives what a client's core takes in one step, before what it sends then."""
@@ -178,6 +203,8 @@ class Renumbering:
         for topic_partition, sent in asked.items():
             sent.on_answer(call, errors.get(topic_partition, ErrorCode.NETWORK_EXCEPTION))
             if sent.is_in_log:
+                key = (client, topic_partition, sent.identity)
+                self._ends[key] = max(self._ends.get(key, 0), sent.last_sequence + 1)
                 # All earlier batches are in the log too.
                 batches = self._sent[client]
                 batches[topic_partition] = [

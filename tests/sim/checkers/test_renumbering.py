@@ -31,10 +31,12 @@ class Story:
         self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
         self.renumbering = Renumbering(self.jury)
 
-    def sent(self, call: int, value: str, sequence: int, epoch: int = 0, *, leader: int = 1) -> int:
+    def sent(
+        self, call: int, value: str, sequence: int, epoch: int = 0, *, leader: int = 1, count: int = 1
+    ) -> int:
         """Returns how often the rule is broken by now."""
         records = build_batch(
-            [Record(offset=0, timestamp=0, key=None, value=value.encode())],
+            [Record(offset=place, timestamp=0, key=None, value=value.encode()) for place in range(count)],
             producer_id=9, producer_epoch=epoch, base_sequence=sequence,
         )  # fmt: skip
         body = ProduceRequest(acks=-1, partitions=(ProducePartition(topic_partition=T0, records=records),))
@@ -69,6 +71,33 @@ def test_kip360_a_batch_whose_attempts_were_all_refused_may_have_another_sequenc
     story.sent(1, "a", 7)
     story.answered(1, MISSING)
     assert story.sent(2, "a", 0, epoch=1) == 0
+
+
+def test_kip360_a_batch_behind_a_part_that_was_never_sent_may_have_another_sequence() -> None:
+    """The batch at 0 to 2 is split; of its parts, 0 gets into the log, 1 is in doubt, and 2 is given up unsent."""
+    story = Story()
+    story.sent(1, "abc", 0, count=3)
+    story.sent(2, "d", 3)
+    story.answered(1, ErrorCode.MESSAGE_TOO_LARGE)
+    story.answered(2, MISSING)
+    story.sent(3, "a", 0)
+    story.answered(3)
+    story.sent(4, "b", 1)
+    story.answered(4, None)
+    assert story.sent(5, "d", 0, epoch=1) == 0
+
+
+def test_kip360_a_batch_behind_parts_that_may_all_be_in_the_log_keeps_its_sequence() -> None:
+    story = Story()
+    story.sent(1, "ab", 0, count=2)
+    story.sent(2, "c", 2)
+    story.answered(1, ErrorCode.MESSAGE_TOO_LARGE)
+    story.answered(2, MISSING)
+    story.sent(3, "a", 0)
+    story.answered(3)
+    story.sent(4, "b", 1)
+    story.answered(4, None)
+    assert story.sent(5, "c", 0, epoch=1) == 1
 
 
 def test_kip360_that_a_batch_before_is_missing_is_old_news_if_it_was_under_way() -> None:
