@@ -18,6 +18,7 @@ from sim.checkers.base import Jury
 from sim.checkers.fetch_range import NAME as FETCH_RANGE
 from sim.checkers.fetch_range import range_finding
 from sim.checkers.sightings import DivergenceJudged, Fetched, FetchesWait, OutOfRange
+from sim.checkers.waiting import NoneWaitsInVain
 from sim.witness.topic_lives import TopicLives
 
 
@@ -37,6 +38,17 @@ class FetchWitness:
         epochs = tuple([epoch for _, epoch in core.waiting_fetches(topic_partition)])
         if epochs:
             self._jury.see(FetchesWait(node_id, partition, replica.leader_epoch, epochs))
+
+    def look_at_gone(self, node_id: int, core: object, partition: str) -> None:
+        """Judge the end of a step in which a replica was removed or went offline: nobody waits for it (PRO-5)."""
+        topic_partition = self._names.get(partition)
+        if topic_partition is None or not isinstance(core, Broker) or topic_partition in core.replicas():
+            return
+        appends = sum(each == topic_partition for each, _ in core.waiting_appends())
+        fetches = len(core.waiting_fetches(topic_partition))
+        if appends or fetches:
+            what = f"{appends} appends and {fetches} fetches wait for a replica that is gone"
+            self._jury.report(NoneWaitsInVain.name, f"{partition}: at broker {node_id} {what}")
 
     def on_answer(self, node_id: int, core: object, request: FetchRequest, body: FetchResponse) -> None:
         """Show an answer as it leaves the node, each partition that was answered without an error."""

@@ -240,6 +240,11 @@ class Witness:
         for partition in looked_at:
             self._look_at_epochs(node, partition)
             self._look_at_log(node, partition)
+        for observe in observes:
+            if observe.kind in ("replica.removed", "replica.offline"):
+                self._fetches.look_at_gone(
+                    node.node_id, node.core, str(dict(observe.fields)["topic_partition"])
+                )
 
     def look(self, controller_since_us: int | None) -> None:
         """Judge what should have happened by now; to be called at intervals, beside the events.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sim.bugs.planting import Replacement, replaced
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.loading import ScenarioError, parse_scenario
 
@@ -98,3 +99,16 @@ steps:
     result = run_scenario(parse_scenario(text, "back.yaml"), 1)
     assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
     assert list(result.excused) == ["every in-sync replica lost it: a disk was set back to an older image"]
+
+
+def test_pro5_whoever_waits_for_a_replica_that_is_removed_is_told_in_the_same_step() -> None:
+    """An append waits for a follower that stands still, a consumer for more records, as the topic is deleted."""
+    steps = "  - {at: 2s, pause: 'follower(t/0)', for: 3s}\n  - {at: 2300ms, delete_topic: t}\n"
+    wakes_nobody = Replacement(
+        target="cluster.core.replica.context:ReplicaContext.touch", make=lambda original: lambda *_: None
+    )
+    assert run(steps).violations == ()
+    with replaced(wakes_nobody):
+        found = run(steps).violations
+    told = [each.what for each in found if each.checker == "waits-in-vain"]
+    assert any(each.endswith("fetches wait for a replica that is gone") for each in told), found
