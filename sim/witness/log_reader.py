@@ -54,6 +54,8 @@ class LogReader:
         self.places = no_places()
         # The offset after the batches read so far, 0 without one.
         self._end = 0
+        # Where the log was cut within a batch, which went as a whole: the next one begins there, behind a gap.
+        self._ends_of_cuts: set[int] = set()
         self._path = ""
         self._file_number = -1
         # The names of the directory, and the version of the disk's names for which they were looked up.
@@ -246,7 +248,9 @@ class LogReader:
 
     def _follows(self, base_offset: int) -> bool:
         next_offset = self._end
-        return base_offset >= next_offset if self._is_compacted else base_offset == next_offset
+        if self._is_compacted or base_offset in self._ends_of_cuts:
+            return base_offset >= next_offset
+        return base_offset == next_offset
 
     def truncated(self, offset: int) -> None:
         """Forget every batch that holds `offset` or a later one, because the log has dropped it."""
@@ -260,6 +264,8 @@ class LogReader:
             keep -= 1
         places.truncate(keep)
         self._end = places[-1].mark.next_offset if places else 0
+        if self._end < offset:
+            self._ends_of_cuts.add(offset)
         self._durable_count = min(self._durable_count, len(places))
         assert not places or self._end <= offset, (self.directory, offset)
         self._begin_file("")

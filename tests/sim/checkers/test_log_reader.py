@@ -73,3 +73,23 @@ def test_batches_that_have_moved_to_another_file_are_found_there() -> None:
     log.disk.sync_all()
     assert log.reader.durable_end() == 3
     assert [place.mark.base_offset for place in log.reader.places] == [1, 2]
+
+
+def test_t25_a_cut_within_a_batch_takes_it_whole_and_the_next_one_begins_behind_a_gap() -> None:
+    log = Log()
+    two = build_batch(
+        [Record(1, 5, None, b"a"), Record(2, 5, None, b"b")], base_offset=1, partition_leader_epoch=0
+    )
+    log.append(0, batch(0), bytes(two))
+    assert log.read() == [0, 1]
+    file = log.file_system.open(f"data/t-0/{0:020d}.log", OpenMode.WRITE)
+    file.truncate(len(batch(0)))
+    file.close()
+    log.reader.truncated(2)
+    log.append(0, batch(2))
+    assert [mark.base_offset for mark in log.reader.read_all()] == [0, 2]
+    assert not log.reader.unsound
+    # Only there: any other gap is one.
+    log.append(0, batch(4))
+    log.reader.read_all()
+    assert log.reader.unsound.endswith("offset 4 follows 2")
