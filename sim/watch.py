@@ -161,13 +161,16 @@ class Watch:
     def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
         """Show those who judge steps as a whole what a core took and what came of it."""
         core = shell.core
-        if isinstance(core, Broker):
-            self._leaders.on_step(shell, core, events, effects)
+        if isinstance(core, Broker) and isinstance(shell, Node):
+            # What cannot be read on a damaged disk holds up the high watermark, and fetches too.
+            if not shell.is_damaged:
+                self._leaders.on_step(shell, core, events, effects)
             # A broker that stops in order takes no answer any more while it closes its logs.
-            if isinstance(shell, Node) and not shell.is_stopping:
+            if not shell.is_stopping:
                 life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
                 self._adopted.on_step(life, events, effects, core.replicas(), now_ms)
-                self._waits.on_step(shell.name, core, events, effects)
+                if not shell.is_damaged:
+                    self._waits.on_step(shell.name, core, events, effects)
             if self._proposals.are_watched and type(events[0]) is Response:
                 self._proposals.on_step((shell.node_id, shell.life_number), events, core.replicas())
             if isinstance(shell, Node) and shell.is_stopping:
