@@ -17,7 +17,7 @@ from sim.run import Verdict, run_scenario
         ("consumer-reads-again", "consumer-reads-again", "no-failure"),
         ("fetch-waits-as-asked", "fetch-waits-as-asked", "parked-fetches"),
         ("half-a-change-applies", "half-a-change-applies", "metadata"),
-        ("controller-unfences-too-early", "controller-unfences-too-early", "broker-lives"),
+        ("controller-unfences-too-early", "controller-unfences-too-early", "broker-sessions"),
         ("recovery-skipped", "torn-tail-power-loss", "recovery"),
         # Nothing was recovered: the torn batch stays.
         ("clean-mark-survives", "clean-mark-survives", "recovery"),
