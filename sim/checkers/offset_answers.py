@@ -65,9 +65,12 @@ class OffsetAnswersAreTrue(Checker):
     def _wrong_epoch(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:
         """Returns what is wrong with the epoch that the answer names: by it a consumer finds a cut later (KIP-320).
 
-        At the end of a leader's log that is its own. Where batches were deleted or cut away, nothing is judged.
+        At the end of a leader's log that is its own. Where batches were deleted or cut away, nothing is judged. Of the
+        start and the end of a log the epoch may be unknown: after a crash a log may begin earlier than its epochs.
         """
         if sighting.found_epoch is None or sighting.offset < 0 or partition.epoch != sighting.epoch:
+            return ""
+        if sighting.found_epoch < 0 and sighting.timestamp < 0:
             return ""
         chain = partition.image(sighting.broker).chain
         mark = chain.covering(sighting.offset)

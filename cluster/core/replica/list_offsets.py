@@ -103,10 +103,13 @@ class ListOffsetsHandler:
         timestamp = -1
         if request.timestamp == EARLIEST_TIMESTAMP:
             offset = log.marks.log_start_offset
+            epoch = log.epochs.epoch_for_offset(offset)
         elif request.timestamp == LATEST_TIMESTAMP:
             self.check_knows_committed_end(leader)
             offset = log.marks.high_watermark
+            epoch = log.epochs.epoch_for_offset(offset)
         else:
+            # The batch itself names its epoch, also where the epochs of a log that came back begin later (Kafka too).
             if searched:
                 (found,) = searched
             else:
@@ -114,8 +117,7 @@ class ListOffsetsHandler:
             if found is None or found.offset >= log.marks.high_watermark:
                 self.check_knows_committed_end(leader)
                 return ListOffsetsResponse(topic_partition=request.topic_partition)
-            offset, timestamp = found.offset, found.timestamp
-        epoch = log.epochs.epoch_for_offset(offset)
+            offset, timestamp, epoch = found.offset, found.timestamp, found.leader_epoch
         return ListOffsetsResponse(
             topic_partition=request.topic_partition,
             offset=offset,

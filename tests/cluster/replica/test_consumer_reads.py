@@ -85,6 +85,14 @@ def test_list_offsets_by_time_finds_committed_records_only() -> None:
     assert (late.error, late.offset) == (ErrorCode.NONE, -1)
 
 
+def test_kip320_list_offsets_by_time_names_the_epoch_of_the_batch_where_the_epochs_begin_later() -> None:
+    """As after a crash that has lost a log start which the epochs knew."""
+    setup = leading()
+    setup.replica.log.epochs.truncate_from_start(2)
+    assert setup.list_offsets(START_MS).leader_epoch == 0
+    assert setup.list_offsets(EARLIEST_TIMESTAMP).leader_epoch == -1
+
+
 def test_list_offsets_is_fenced_and_is_the_leaders() -> None:
     setup = leading()
     assert setup.list_offsets(LATEST_TIMESTAMP, leader_epoch=4).error is ErrorCode.UNKNOWN_LEADER_EPOCH

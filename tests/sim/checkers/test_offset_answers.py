@@ -90,21 +90,22 @@ LED_AGAIN: tuple[Sighting, ...] = (
 
 
 @pytest.mark.parametrize(
-    ("offset", "found_epoch", "is_wrong"),
+    ("timestamp", "offset", "found_epoch", "is_wrong"),
     [
-        (5, 0, False),
-        (5, 1, True),
-        (5, -1, True),
-        (11, 1, False),
-        (11, 0, True),
-        (12, 1, False),
-        (12, 0, True),
+        (EARLIEST_TIMESTAMP, 5, 0, False),
+        (EARLIEST_TIMESTAMP, 5, 1, True),
+        # After a crash a log may begin earlier than the epochs that it knows.
+        (EARLIEST_TIMESTAMP, 5, -1, False),
+        (350, 5, -1, True),
+        (EARLIEST_TIMESTAMP, 11, 1, False),
+        (EARLIEST_TIMESTAMP, 11, 0, True),
+        (LATEST_TIMESTAMP, 12, 1, False),
+        (LATEST_TIMESTAMP, 12, 0, True),
     ],
 )
 def test_kip320_the_epoch_of_an_offset_is_that_of_the_record_there(
-    offset: int, found_epoch: int, *, is_wrong: bool
+    timestamp: int, offset: int, found_epoch: int, *, is_wrong: bool
 ) -> None:
-    timestamp = LATEST_TIMESTAMP if offset == 12 else EARLIEST_TIMESTAMP
     answer = OffsetLookedUp(1, P, timestamp, offset, committed_before=12, epoch=1, found_epoch=found_epoch)
     assert broken(*LED_AGAIN, answer) is is_wrong
     # A broker that was replaced knows no later epoch, and its log may be cut.
