@@ -86,7 +86,7 @@ def test_list_offsets_by_time_finds_committed_records_only() -> None:
 
 
 def test_kip320_list_offsets_by_time_names_the_epoch_of_the_batch_where_the_epochs_begin_later() -> None:
-    """As after a crash that has lost a log start which the epochs knew."""
+    """A crash may lose a log start that the epochs knew."""
     setup = leading()
     setup.replica.log.epochs.truncate_from_start(2)
     assert setup.list_offsets(START_MS).leader_epoch == 0
