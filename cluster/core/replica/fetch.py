@@ -279,11 +279,6 @@ class FetchHandler:
         except StorageError as error:
             self._context.check_online(asked.topic_partition, error)
             answer = self._refuse(replica, asked, ErrorCode(error.code))
-        except OSError as error:
-            # A look-up of a place, which is no read by itself.
-            assert replica is not None, asked.topic_partition
-            self._context.check_online(asked.topic_partition, replica.log.reads.failed(error))
-            answer = self._refuse(replica, asked, ErrorCode.KAFKA_STORAGE_ERROR)
         if counts and replica is not None and self.is_promise(answer):
             self.count_progress(now_ms, replica, request, asked, place)
         return answer

@@ -97,6 +97,8 @@ def test_rd5_an_abort_after_a_look_counts_when_its_segment_is_full() -> None:
     followed = Followed()
     for step in ("look", "abort", "roll", "roll", "look"):
         run(followed, step, 0)
+    first, _, last = followed.segments
+    assert list(followed.segments.with_transactions_from(first)) == [first, last]
 
 
 def test_rd5_segments_that_left_are_not_asked() -> None:
@@ -111,3 +113,5 @@ def test_rd5_segments_that_left_are_not_asked() -> None:
         ("look", 0),
     ):
         run(followed, step, place)
+    first, last = followed.segments
+    assert list(followed.segments.with_transactions_from(first)) == [first, last]
