@@ -77,7 +77,7 @@ def test_kip360_a_batch_whose_attempts_were_all_refused_may_have_another_sequenc
 def test_kip360_a_batch_behind_a_part_that_was_never_sent_may_have_another_sequence(
     parts: int, broken: int
 ) -> None:
-    """Of the parts of a split batch one gets into the log, one is in doubt, and a third is given up unsent."""
+    """One part of a split batch gets into the log, one is in doubt, and a third is given up unsent."""
     story = Story()
     story.sent(1, "whole", 0, count=parts)
     story.sent(2, "next", parts)
