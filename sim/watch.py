@@ -14,7 +14,7 @@ from cluster.core.client.producer import ProducerCore
 from cluster.core.connection.outgoing import Answer
 from cluster.core.connection.rooms import Room
 from cluster.core.controller.controller import Controller
-from cluster.core.effects import BOOTSTRAP, Observe, Send
+from cluster.core.effects import BOOTSTRAP, Observe, RunJob, Send
 from cluster.core.events import Event, Response
 from cluster.core.messages import (
     CONTROLLER_ID,
@@ -173,8 +173,11 @@ class Watch:
                     self._waits.on_step(shell.name, core, events, effects)
             if self._proposals.are_watched and type(events[0]) is Response:
                 self._proposals.on_step((shell.node_id, shell.life_number), events, core.replicas())
-            if isinstance(shell, Node) and shell.is_stopping:
+            if shell.is_stopping:
                 self._stops.on_broker_step(shell.node_id, shell.starts, events, effects)
+                if any(type(effect) is RunJob and effect.kind == "shutdown" for effect in effects):
+                    # From here on the broker closes its logs, and has forgotten its calls.
+                    self._proposals.on_end(shell.node_id)
         elif isinstance(core, Controller):
             self._stops.on_step(events, effects, core.pending_image)
             self._observers.on_step(events, effects, core.log.committed_offset)
