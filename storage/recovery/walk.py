@@ -179,6 +179,8 @@ class _Walk:
         # The last slot is for the entry that is appended at the end.
         room = max(time_index.free_entries - 1, 0)
         time_index.append_all(times[:room], time_offsets[:room])
+        if len(times) > room:
+            self._segment.indexes.may_lack_times = True
         for column in self._columns:
             column.clear()
 

@@ -273,6 +273,19 @@ def test_what_an_index_has_no_room_for_is_left_out() -> None:
     assert data is not None and offsets_in(data.records) == [29]
 
 
+def test_ls13_a_cut_looks_at_the_batches_whose_time_entries_recovery_had_no_room_for() -> None:
+    file_system = new_file_system()
+    segment = open_segment(file_system)
+    for offset, timestamp in enumerate((1, 2, 3, 4, 90, 5, 6, 7, 100)):
+        append_batch(segment, batch(offset, timestamp=timestamp))
+    segment.close_handlers()
+    # There is room for six positions, and for three timestamps beside the last.
+    config = LogConfig(index_interval_bytes=0, segment_index_bytes=48)
+    segment, _, _ = recover(file_system, config=config)
+    segment.truncate_to(7, NOW_MS)
+    assert segment.max_timestamp == (90, 4) and segment.kept_until_ms == 90
+
+
 def test_a_batch_above_the_read_block_is_checked_too() -> None:
     file_system = new_file_system()
     config = LogConfig(segment_index_bytes=1200)
