@@ -13,7 +13,7 @@ from cluster.core.events import TransportError
 from cluster.core.messages import RequestBody, ResponseBody
 from cluster.shell.streams import CODEC
 from sim.checkers.base import Jury
-from sim.hosts.outbound import ENDED_BY_PEER
+from sim.hosts.outbound import ENDED_BY_PEER, RESET
 from sim.hosts.shell import Shell
 from sim.world.network import BREAK_US, Transport
 from sim.world.packets import Exchange
@@ -210,8 +210,9 @@ class Calls:
             if shell.hung_up_us == now_us:
                 # The connection had just begun, and counts as an attempt that has failed.
                 self._on_failed_attempt(shell, sent)
-            else:
+            elif reason != RESET:
                 self._on_failed_at_once(shell, call, sent)
+            # Else there was a connection: a process that goes on reads of its end in the moment in which it sends.
             return
         if reason == ENDED_BY_PEER and self._is_reliable:
             self._report(shell.name, call, "has no answer, and the other side has ended its stream in order")

@@ -19,6 +19,8 @@ from sim.world.time import Actor, World
 _CONNECT = "connect "
 # Why a call failed if its stream ended without a reason: as it does once the other side has nothing left to answer.
 ENDED_BY_PEER = "the peer ended the stream"
+# Why calls fail whose connection the other side knows no more.
+RESET = "connection reset"
 
 
 class Caller(Endpoint, Protocol):
@@ -234,7 +236,7 @@ class Dialer:
                 if not peer.is_ready:
                     self._fail(peer, "connection refused", is_backing_off=True)
             case Kind.RESET:
-                self._fail(peer, "connection reset")
+                self._fail(peer, RESET)
             case Kind.RESET_CHANNEL:
                 self._end_channel(peer, packet)
             case Kind.CONNECT | Kind.HALF_CLOSE:

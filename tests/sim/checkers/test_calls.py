@@ -328,3 +328,23 @@ def test_a_connection_that_is_forgotten_as_it_begins_is_an_attempt(*, is_hung_up
     site.world.run_to(2 * SECOND)
     assert isinstance(asker.core, Echo) and len(asker.core.answers()) == 3
     assert found_at(site) == []
+
+
+def test_a_process_that_goes_on_may_send_before_it_reads_that_its_connection_was_reset() -> None:
+    site = site_of(Echo(), Silent())
+    site.start()
+    site.world.run_to(SECOND // 10)
+    asker = site.nodes[1]
+    asker.perform([ask(2, 1)])
+    # It counts as an attempt that has failed until there is an answer.
+    asker.hang_up(2)
+    site.world.run_to(SECOND // 2)
+    asker.perform([ask(2, 2)])
+    site.world.run_to(SECOND // 2 + 10_000)
+    asker.pause()
+    site.nodes[2].crash()
+    site.world.run_to(SECOND)
+    asker.perform([ask(2, 3)])
+    asker.resume()
+    site.world.run_to(2 * SECOND)
+    assert found_at(site) == []
