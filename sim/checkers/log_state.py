@@ -63,13 +63,17 @@ def start_findings(log_start: int, checkpoint: int, first_base: int) -> Iterator
         yield f"begins at {log_start} after a start; its checkpoint says {checkpoint}, its files {first_base}"
 
 
-def epoch_findings(starts: Sequence[tuple[int, int]], log_end: int, leads: int) -> Iterator[str]:
+def epoch_findings(
+    starts: Sequence[tuple[int, int]], log_start: int, log_end: int, leads: int
+) -> Iterator[str]:
     """Yields an epoch without a record that a log has kept through a start; `leads`: the one in which it leads since.
 
-    `starts` are epochs with their start offsets. An epoch that the log does not have would be told to followers.
+    `starts` are epochs with their start offsets. An epoch that the log does not have would be told to followers. Of an
+    epoch whose records were deleted by retention, the start of the log stays (EP7): where all were, the log ends there.
     """
-    for epoch, start in starts:
-        if start >= log_end and epoch != leads:
+    for number, (epoch, start) in enumerate(starts):
+        is_left = number == 0 and start == log_start
+        if start >= log_end and epoch != leads and not is_left:
             yield f"knows epoch {epoch} from offset {start} on after a start; its log ends at {log_end}"
 
 

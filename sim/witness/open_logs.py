@@ -83,4 +83,5 @@ def _started(replica: Replica, checkpoint: int, first_base: int) -> Iterator[str
     log = replica.log
     leads = -1 if replica.leader is None else replica.leader_epoch
     yield from start_findings(log.log_start_offset, checkpoint, first_base)
-    yield from epoch_findings([(each[0], each[1]) for each in log.epochs.entries], log.log_end_offset, leads)
+    starts = [(each[0], each[1]) for each in log.epochs.entries]
+    yield from epoch_findings(starts, log.log_start_offset, log.log_end_offset, leads)

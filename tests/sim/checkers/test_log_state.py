@@ -60,10 +60,13 @@ def test_a_started_log_begins_where_its_checkpoint_says_or_after_it() -> None:
 
 
 def test_a_started_log_knows_no_epoch_beyond_its_end() -> None:
-    assert not list(epoch_findings([(0, 0), (1, 4)], 5, -1))
-    assert list(epoch_findings([(0, 0), (1, 5)], 5, -1))
+    assert not list(epoch_findings([(0, 0), (1, 4)], 0, 5, -1))
+    assert list(epoch_findings([(0, 0), (1, 5)], 0, 5, -1))
     # It began to lead in the same step.
-    assert not list(epoch_findings([(0, 0), (1, 5)], 5, 1))
+    assert not list(epoch_findings([(0, 0), (1, 5)], 0, 5, 1))
+    # Retention has deleted all records of the epoch, and the start of the log is what is left of it.
+    assert not list(epoch_findings([(0, 5)], 5, 5, -1))
+    assert list(epoch_findings([(0, 5)], 4, 5, -1)) and list(epoch_findings([(0, 4), (1, 5)], 4, 5, -1))
 
 
 def test_rt16_what_follows_a_cut_does_not_count_as_cleaned() -> None:
