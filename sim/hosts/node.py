@@ -315,14 +315,14 @@ class Node(Shell):
         self._crash_point = self._ending_of_write = None
         self.disk.disarm()
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: Ending, *, in_order: bool = False) -> None:
         assert self.life.dead, self.name
         assert self.life_number % 2 == 1, (self.name, self.life_number)
         self.core = None
         self.life_number += 1
         self.paused = False
         self.trace.fields(self.world.now_us, self.name, "end", (("how", ending.value),))
-        self._node_watcher.on_end(self, lost_power=ending is Ending.POWER, in_order=ending is Ending.STOP)
+        self._node_watcher.on_end(self, lost_power=ending is Ending.POWER, in_order=in_order)
         self._forget(was_killed=ending is not Ending.STOP)
         if ending is not Ending.POWER:
             self._reset_orphans()
@@ -349,7 +349,8 @@ class Node(Shell):
         self._node_watcher.on_stop(self, effect.reason)
         self.life.kill()
         self.disk.crash_process()
-        self._end(Ending.STOP)
+        # What broke may have left bytes of which nobody was told, as a crash does.
+        self._end(Ending.STOP, in_order=effect.reason.startswith("shutdown"))
         assert self.life_number % 2 == 0, (self.name, self.life_number)
         when_stopped, self._when_stopped = self._when_stopped, None
         if when_stopped is not None:

@@ -25,6 +25,20 @@ consumers:
 steps:
 """
 FLUSHED = ", flush.messages: 1"
+# Of the last append the batch fits the disk, and its index entry does not.
+STOPS_BY_ITSELF = """\
+scenario: stops-by-itself
+warm_up: 500ms
+duration: 3s
+converge: 30s
+cluster: {brokers: 2}
+topics:
+  t: {replicas: 2, config: {cleanup.policy: compact, index.interval.bytes: 100, flush.messages: 1}}
+producers:
+  - {topic: t, rate: 40/s, size: 90 B, keys: 3}
+steps:
+  - {at: 1s, fail_disk: leader(t/0), for: 1s, error: full, free: 188 B}
+"""
 
 
 def run(steps: str, config: str = "", seed: int = 1) -> RunResult:
@@ -226,3 +240,9 @@ def test_no_append_waits_at_a_broker_that_ends_in_the_step_that_commits_it() -> 
     """A fetch and the append that meets the failed disk come in one step: nobody is answered, as in a crash."""
     result = run_scenario(parse_scenario(GIVES_UP), 1)
     assert result.verdict is Verdict.HELD, result.violations
+
+
+def test_what_an_append_wrote_before_it_failed_may_be_in_a_compacted_log() -> None:
+    result = run_scenario(parse_scenario(STOPS_BY_ITSELF, "stops-by-itself.yaml"), 1)
+    assert has_line(result, "has stopped", "No space left", "index")
+    assert not result.violations
