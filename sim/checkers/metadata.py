@@ -112,7 +112,7 @@ class Replay:
         """Replay the changes that end at `offset` or before. Returns why it cannot end there; empty if it does."""
         while self.count < len(changes) and changes[self.count].end_offset <= offset:
             for at, record in changes[self.count].records:
-                self._apply(at, record)
+                self.apply(at, record)
             self.next_offset = changes[self.count].end_offset
             self.count += 1
         if self.next_offset == offset:
@@ -125,13 +125,14 @@ class Replay:
         following = changes[self.count].end_offset
         return f"offset {offset} is within the change from {self.next_offset} to {following} (excl.)"
 
-    def _apply(self, offset: int, record: Json) -> None:
+    def apply(self, offset: int, record: Json) -> None:
+        """Replay one record; what is within a change is no state that anybody may see."""
         match record["type"]:
             case "ClusterRecord":
                 self.cluster_id = str(record["cluster_id"])
             case "ProducerIdsRecord":
                 self.next_producer_id = _int(record["next_producer_id"])
-            case "RegisterBrokerRecord" | "BrokerChangeRecord":
+            case "RegisterBrokerRecord" | "BrokerChangeRecord" | "BrokerSnapshotRecord":
                 self._apply_to_broker(offset, record)
             case "TopicRecord":
                 topic = Topic(str(record["topic_id"]), _configs(record["configs"]))
@@ -151,9 +152,11 @@ class Replay:
     def _apply_to_broker(self, offset: int, record: Json) -> None:
         number = _int(record["broker_id"])
         fenced, stopping = record["fenced"], record["in_controlled_shutdown"]
-        if record["type"] == "RegisterBrokerRecord":
+        if record["type"] != "BrokerChangeRecord":
+            # A snapshot's record names the epoch, which is the offset of the registration.
+            broker_epoch = _int(record.get("broker_epoch", offset))
             self.brokers[number] = Broker(
-                offset, str(record["incarnation"]), bool(fenced), bool(stopping), str(record["host"]),
+                broker_epoch, str(record["incarnation"]), bool(fenced), bool(stopping), str(record["host"]),
                 _int(record["port"]),
             )  # fmt: skip
             return

@@ -21,10 +21,13 @@ from sim.checkers.base import Jury
 from sim.checkers.described import NAME as DESCRIBED
 from sim.checkers.described import description_difference
 from sim.checkers.metadata import NAME, ChangeGatherer, Replay, Role, config_difference, role_difference
+from sim.checkers.snapshots import NAME as SNAPSHOTS
+from sim.checkers.snapshots import snapshot_difference
 from sim.disk import SimDisk
 from sim.hosts.node import Node
 from sim.witness.log_reader import DiskEye, LogReader
 from storage.batch import RecordBatch, iterate_batches
+from storage.disk.filesystem import join, read_file
 
 
 @final
@@ -47,14 +50,15 @@ class _Claimant:
 class MetadataWitness:
     """Follows the metadata log on the controller's disk. What brokers were shown of it must stay.
 
-    It judges four claims: an answer to an observer holds durable batches of the log; an image is what the log says up
-    to its offset, which ends a change; the roles of a broker are those of the image that it says they rest on; and so
-    is what it describes to clients.
+    It judges five claims: an answer to an observer holds durable batches of the log; an image is what the log says up
+    to its offset, which ends a change; the roles of a broker are those of the image that it says they rest on; so
+    is what it describes to clients; and a snapshot has all that the log says below its end.
     """
 
     def __init__(self, jury: Jury, disk: SimDisk, directory: str) -> None:
         self._jury = jury
-        self._reader = LogReader(DiskEye(disk), directory)
+        self._eye, self._directory = DiskEye(disk), directory
+        self._reader = LogReader(self._eye, directory)
         self._log = ChangeGatherer()
         self._claimants: dict[tuple[int, str], _Claimant] = {}
         self._must_read_again = False
@@ -65,8 +69,11 @@ class MetadataWitness:
     def on_observes(self, node: Node, observes: list[Observe]) -> None:
         """Compare each role that a broker takes with the log at the offset that it rests on."""
         if node.node_id == CONTROLLER_ID:
-            if any(observe.kind == "controller.started" for observe in observes):
-                self._read_on()
+            for observe in observes:
+                if observe.kind == "controller.started":
+                    self._read_on()
+                elif observe.kind == "metadata.snapshot_written" and not node.is_damaged:
+                    self._judge_snapshot(node, int(dict(observe.fields)["end_offset"]))
             return
         for observe in observes:
             if observe.kind in ("replica.became_leader", "replica.became_follower"):
@@ -177,6 +184,20 @@ class MetadataWitness:
         what = what or config_difference(claimant.replay, core.config.log, used)
         if what:
             self._report(node, claimant, f"after the metadata below {core.applied_offset}: {what}")
+
+    def _judge_snapshot(self, node: Node, end_offset: int) -> None:
+        """Compare the snapshot that was just written with the log below its end."""
+        self._read_on()
+        claimant, files = self._claimant(node, "snapshot"), self._eye.file_system
+        names = [each for each in files.list(self._directory) if each.startswith(f"{end_offset:020d}-")]
+        name = next((each for each in names if each.endswith(".checkpoint")), "")
+        what = claimant.replay.advance(self._log.changes, end_offset)
+        if not what and not name:
+            what = "was written, and is not there"
+        elif not what:
+            what = snapshot_difference(read_file(files, join(self._directory, name)), claimant.replay)
+        if what:
+            self._jury.report(SNAPSHOTS, f"the snapshot at {end_offset}: {what}")
 
     def on_controller_died(self) -> None:
         """Read the log from its start again as soon as the next life has recovered it."""
