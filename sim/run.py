@@ -22,6 +22,7 @@ from sim.checkers.calls import Calls
 from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import Excuse, Ghost
 from sim.checkers.history import LEADER_ALONE, RETENTION
+from sim.checkers.lasting_waits import LastingWaits
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.registry import all_checkers
 from sim.checkers.sessions import BrokerSessions
@@ -52,6 +53,7 @@ from sim.watch import Watch
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.lag import LagWitness
 from sim.witness.metadata_log import MetadataWitness
+from sim.witness.swap_names import SwapNames
 from sim.witness.witness import Witness
 from sim.world.network import Transport
 from sim.world.time import World, without_garbage_collection
@@ -211,6 +213,7 @@ class Run:
         self.logs = DiskLogs(
             self.jury, machines.broker_disks(), log_directories(scenario.cluster.directories)
         )
+        SwapNames(self.jury, machines.broker_disks())
         controller_disk = machines.disk(CONTROLLER)
         fail_over = FailOver(
             session_timeout_us=1_000 * controller_config(scenario).broker_session_timeout_ms,
@@ -241,7 +244,7 @@ class Run:
         watcher = self.blindfold if flips_bits else watch
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watcher, machines)
         self.blindfold.follow(self.cluster.network.counts)
-        self.standing = StandingTimers(self.jury)
+        self.standing, self.waits = StandingTimers(self.jury), LastingWaits(self.jury)
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()
         site = Site(
@@ -282,6 +285,7 @@ class Run:
         self.lag.look(self.cluster.brokers, self.cluster.partitions, self.world.now_us)
         self.outages.look()
         self.standing.look(self.cluster.brokers.values(), self.world.now_us)
+        self.waits.look(self.cluster.brokers.values())
 
     def _is_over(self) -> bool:
         """Whether the run ends before its time: a violation is all that is asked of it, or it has no events left."""

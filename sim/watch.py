@@ -27,6 +27,7 @@ from cluster.core.messages import (
     InitProducerIdRequest,
     InitProducerIdResponse,
     MetadataRequest,
+    MetadataResponse,
     ResponseBody,
     TopicPartition,
 )
@@ -145,7 +146,10 @@ class Watch:
         if isinstance(node.core, Broker):
             calm_since_us = max(node.resumed_us, node.still_until_us)
             life = (node.node_id, node.life_number)
-            self._proposals.look(life, node.core.replicas(), calm_since_us=calm_since_us)
+            backoff_us = 1_000 * node.core.config.retry_backoff_ms
+            self._proposals.look(
+                life, node.core.replicas(), calm_since_us=calm_since_us, backoff_us=backoff_us
+            )
 
     def _report_excuses(self) -> None:
         excuses = self._jury.ghost.excuses
@@ -213,6 +217,8 @@ class Watch:
         self._strays.on_answer(shell.name, exchange.body, exchange.stray or "", body)
         if isinstance(exchange.body, FetchRequest) and isinstance(body, FetchResponse):
             self._lives.on_answer(shell.node_id, shell.life_number, exchange.body, body, exchange.asked_us)
+        elif isinstance(body, MetadataResponse):
+            self._witness.controller.on_described(shell.node_id, body)
 
     def _note_wait(self, shell: Shell, exchange: Exchange) -> None:
         """Show how long a fetch has waited while the process and its clock went on."""

@@ -142,6 +142,7 @@ _STRAYS = _of(
     ),
     ("stray-of-a-client", 25, "the controller is asked for a topic, or a change of one, that cannot be"),
     ("topic-of-a-bystander", 10, "the controller creates, alters, grows or deletes a topic that nobody uses"),
+    ("question-to-the-controller", 25, "the controller is asked for metadata, as brokers are by clients"),
     (
         "stray-too-large",
         5,

@@ -26,6 +26,7 @@ from cluster.core.messages import (
     FetchPartition,
     FetchRequest,
     ListOffsetsRequest,
+    MetadataRequest,
     ProduceRequest,
     RegisterBrokerRequest,
     RequestBody,
@@ -203,6 +204,11 @@ def _of_a_bystander(body: RequestBody, pick: Pick) -> Stray | None:
     return Stray(_OF_BYSTANDER[pick(len(_OF_BYSTANDER))], "")
 
 
+def _question(body: RequestBody, pick: Pick) -> Stray | None:
+    # Clients ask brokers; but whoever has its address may ask the controller, too.
+    return Stray(MetadataRequest(topics=None), "") if isinstance(body, _OfBroker) else None
+
+
 # What the points make of a request, by name: None where it is not of their kind.
 STRAYS: Mapping[str, Callable[[RequestBody, Pick], Stray | None]] = {
     "stray-of-another-cluster": _of_another_cluster,
@@ -214,6 +220,7 @@ STRAYS: Mapping[str, Callable[[RequestBody, Pick], Stray | None]] = {
     "stray-of-a-client": _of_a_client,
     "stray-too-large": _too_large,
     "topic-of-a-bystander": _of_a_bystander,
+    "question-to-the-controller": _question,
 }
 
 

@@ -1,12 +1,15 @@
-"""Judges where the answer to a fetch begins, by the log's own offsets in it (RD1, RD2)."""
+"""Judges where the answer to a fetch begins, by the log's own offsets in it (RD1, RD2), and how much it has."""
 
 from __future__ import annotations
 
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import FetchPartition, FetchPartitionResponse
+from cluster.core.messages import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse
 from storage.batch import HEADER, HEADER_SIZE
 
 NAME = "fetch-range"
+LIMITS = "fetch-limits"
+# What a batch has before the bytes that its length counts.
+_LOG_OVERHEAD = 12
 
 
 def range_finding(asked: FetchPartition, answer: FetchPartitionResponse) -> str:
@@ -25,3 +28,22 @@ def range_finding(asked: FetchPartition, answer: FetchPartitionResponse) -> str:
         if fields[0] + fields[6] < offset:
             return f"answers a fetch from {offset} with a batch that ends at {fields[0] + fields[6]}"
     return ""
+
+
+def limit_finding(request: FetchRequest, body: FetchResponse) -> str:
+    """Returns the first partition of an answer that has more bytes than were asked for; empty if none has (KIP-74).
+
+    Only the first one with records may exceed the limits of the request and its own, and then with one batch.
+    """
+    room = request.max_bytes
+    for asked, answer in zip(request.partitions, body.partitions, strict=False):
+        size_bytes, limit = len(answer.records), max(0, min(room, asked.max_bytes))
+        is_first = room == request.max_bytes
+        if size_bytes > limit and not (is_first and _is_one_batch(answer.records)):
+            return f"{answer.topic_partition}: has {size_bytes} bytes where {limit} were left"
+        room -= size_bytes
+    return ""
+
+
+def _is_one_batch(records: bytes) -> bool:
+    return len(records) < HEADER_SIZE or HEADER.unpack_from(records)[1] + _LOG_OVERHEAD >= len(records)

@@ -51,6 +51,8 @@ class Proposal:
     waits_for: tuple[int, ...]
     is_accepted: bool = False
     refused_us: int | None = None
+    # When the call failed, which says nothing of its outcome.
+    lost_us: int | None = None
 
 
 @final
@@ -61,7 +63,8 @@ class Proposals:
     other order, and the leader would not know which set is committed. As long as the outcome is unknown, the leader
     waits for all that may be in sync: those of the committed set, and the joiner (ISR-6, KIP-497). It waits no longer
     for a joiner that was refused, or that joins a set which is not the committed one any more. Once a leader has a
-    definite answer it waits for the committed set alone.
+    definite answer it waits for the committed set alone. Without an answer it proposes the same again, after its
+    back-off: nobody else can, and it makes no other proposal before it knows.
     """
 
     name = "one-proposal"
@@ -111,10 +114,12 @@ class Proposals:
         proposed = None if proposals is None else proposals.pop(call, None)
         if proposals is not None and not proposals:
             del self._open[life]
-        if proposed is None or not isinstance(body, AlterPartitionResponse):
+        last = None if proposed is None else self._last.get(life, {}).get(proposed[0])
+        if last is None or last.call != call:
             return
-        last = self._last.get(life, {}).get(proposed[0])
-        if last is not None and last.call == call:
+        if not isinstance(body, AlterPartitionResponse):
+            last.lost_us = self._jury.now_us()
+        else:
             last.is_accepted = body.error is ErrorCode.NONE
             last.refused_us = self._jury.now_us() if body.error in _REFUSALS else None
 
@@ -142,8 +147,14 @@ class Proposals:
         for life in [life for life in self._last if life[0] == node]:
             del self._last[life]
 
-    def look(self, life: Life, replicas: Mapping[TopicPartition, LeaderView], *, calm_since_us: int) -> None:
-        """Judge the leaders of a node at the end of a step; it stood still until `calm_since_us`."""
+    def look(
+        self, life: Life, replicas: Mapping[TopicPartition, LeaderView], *, calm_since_us: int,
+        backoff_us: int = 0,
+    ) -> None:  # fmt: skip
+        """Judge the leaders of a node at the end of a step; it stood still until `calm_since_us`.
+
+        It repeats `backoff_us` after a call has failed.
+        """
         lasting = self._last.get(life)
         if not lasting:
             return
@@ -152,7 +163,7 @@ class Proposals:
             if replica is None or not replica.maximal_isr or not _is_of(last, replica):
                 del lasting[topic_partition]
                 continue
-            what = self._wrong_outcome(last, replica, calm_since_us)
+            what = self._wrong_outcome(last, replica, calm_since_us, backoff_us)
             if what:
                 self._jury.report(self.outcome_name, f"{topic_partition}: leader {life[0]} {what}")
             if what or last.is_accepted or replica.partition_epoch != last.partition_epoch:
@@ -160,7 +171,7 @@ class Proposals:
         if not lasting:
             del self._last[life]
 
-    def _wrong_outcome(self, last: Proposal, replica: LeaderView, calm_since_us: int) -> str:
+    def _wrong_outcome(self, last: Proposal, replica: LeaderView, calm_since_us: int, backoff_us: int) -> str:
         """Returns what the leader has made of its last proposal, if it is wrong."""
         waits_for, committed = list(replica.maximal_isr), list(replica.committed_isr)
         epochs = f"in partition epoch {replica.partition_epoch}"
@@ -176,6 +187,10 @@ class Proposals:
             return (
                 f"waits for {waits_for} {epochs}; it may have {list(last.waits_for)}, which was not refused"
             )
+        elif last.lost_us is not None:
+            late_us = self._jury.now_us() - max(last.lost_us, calm_since_us) - backoff_us
+            if late_us > SLACK_US:
+                return f"does not repeat its proposal {epochs}, which had no answer"
         return ""
 
 

@@ -27,7 +27,8 @@ class BrokerSessions:
     """Judges each step of the controller by the brokers before and after it (BRK-3, BRK-4, BRK-9).
 
     A broker that is unfenced stays so, in the same life, for the session time-out from its last heartbeat on, unless it
-    asks for its fence or its stop. The answer to a heartbeat says what the step has decided.
+    asks for its fence or its stop. One that wants to stay fenced is not unfenced (BRK-2). The answer to a heartbeat
+    says what the step has decided.
     """
 
     name = "broker-sessions"
@@ -101,6 +102,9 @@ class BrokerSessions:
         before: Mapping[int, BrokerRegistration] | None,
     ) -> None:  # fmt: skip
         self._heard_ms[broker.broker_id, broker.broker_epoch] = now_ms
+        if beat.want_fence and not broker.fenced:
+            what = "asks for its fence, and is unfenced"
+            self._jury.report(self.name, f"broker {broker.broker_id} in epoch {broker.broker_epoch} {what}")
         if before is None:
             return
         known = before[broker.broker_id]

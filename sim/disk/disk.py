@@ -328,6 +328,13 @@ class SimDisk:
         }
         return {sequence: found[sequence] for sequence in sorted(found)}
 
+    def pending_changes_in(self, path: str) -> list[tuple[str, str]]:
+        """Returns the pending changes of names in a directory, oldest first: the name removed, and the one added."""
+        node, _ = self.names_of(path)
+        if not isinstance(node, DirectoryNode):
+            return []
+        return [(change.source_name, change.target_name) for change in node.changes]
+
     def held_bytes(self) -> int:
         """Returns the size of all files together, each up to the last byte written: what follows takes no memory."""
         return _held_bytes(self._cache.root)

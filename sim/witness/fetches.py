@@ -15,8 +15,8 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from sim.checkers.base import Jury
+from sim.checkers.fetch_range import LIMITS, limit_finding, range_finding
 from sim.checkers.fetch_range import NAME as FETCH_RANGE
-from sim.checkers.fetch_range import range_finding
 from sim.checkers.sightings import DivergenceJudged, Fetched, FetchesWait, OutOfRange
 from sim.checkers.waiting import NoneWaitsInVain
 from sim.witness.topic_lives import TopicLives
@@ -52,6 +52,10 @@ class FetchWitness:
 
     def on_answer(self, node_id: int, core: object, request: FetchRequest, body: FetchResponse) -> None:
         """Show an answer as it leaves the node, each partition that was answered without an error."""
+        if what := limit_finding(request, body):
+            self._jury.report(
+                LIMITS, f"broker {node_id} answers a fetch of {request.max_bytes} bytes: {what}"
+            )
         for asked, answer in zip(request.partitions, body.partitions, strict=False):
             epoch = asked.current_leader_epoch
             if what := range_finding(asked, answer):

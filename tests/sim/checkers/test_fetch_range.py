@@ -1,10 +1,17 @@
-"""A fetch is answered from the offset that it names, or refused."""
+"""A fetch is answered from the offset that it names, or refused, and with no more than it asks for."""
 
 from __future__ import annotations
 
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import EpochEnd, FetchPartition, FetchPartitionResponse, TopicPartition
-from sim.checkers.fetch_range import range_finding
+from cluster.core.messages import (
+    EpochEnd,
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    TopicPartition,
+)
+from sim.checkers.fetch_range import limit_finding, range_finding
 from storage.batch import Record, build_batch
 
 T0 = TopicPartition("t", 0)
@@ -43,3 +50,41 @@ def test_rd1_an_answer_begins_with_the_batch_that_holds_the_offset_or_a_later_on
     assert found(7, RECORDS) == "answers a fetch from 7 with a batch that ends at 6"
     # A header that is cut says nothing.
     assert not found(7, RECORDS[:60])
+
+
+def too_many(*sets: bytes, of_request: int = 1_000, of_partition: int = 1_000) -> str:
+    """Returns what is wrong with an answer that has these records of partitions 0, 1 and so on."""
+    names = [TopicPartition("t", number) for number in range(len(sets))]
+    asked = [
+        FetchPartition(
+            topic_partition=each,
+            topic_id="id",
+            fetch_offset=5,
+            current_leader_epoch=0,
+            max_bytes=of_partition,
+        )
+        for each in names
+    ]
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=of_request,
+        partitions=tuple(asked),
+    )
+    answers = [
+        FetchPartitionResponse(topic_partition=each, error=ErrorCode.NONE, records=records)
+        for each, records in zip(names, sets, strict=True)
+    ]
+    return limit_finding(request, FetchResponse(partitions=tuple(answers)))
+
+
+def test_kip74_only_the_first_batch_of_an_answer_may_exceed_the_limits() -> None:
+    size = len(RECORDS)
+    assert not too_many(b"", RECORDS, of_request=1) and not too_many(RECORDS, of_partition=1)
+    assert "t-0: has" in too_many(RECORDS + RECORDS, of_request=2 * size - 1)
+    assert not too_many(RECORDS, RECORDS, of_request=2 * size)
+    assert too_many(RECORDS, RECORDS, of_request=2 * size - 1) == (
+        f"t-1: has {size} bytes where {size - 1} were left"
+    )
+    assert "t-1" in too_many(RECORDS, RECORDS, of_partition=size - 1)

@@ -64,7 +64,9 @@ class Leading:
     committed_isr: tuple[int, ...] = (1, 2)
 
 
-def after(replica: Leading, answer: object = None, *, calm_since_us: int = 0) -> list[str]:
+def after(
+    replica: Leading, answer: object = None, *, calm_since_us: int = 0, backoff_us: int = 1_000_000
+) -> list[str]:
     """Returns what is wrong two seconds after the answer to the proposal that 3 joins; None: it has none yet."""
     times = [0]
     jury = Jury(Ghost(), [], now_us=lambda: times[0], on_violation=lambda violation: None)
@@ -73,7 +75,12 @@ def after(replica: Leading, answer: object = None, *, calm_since_us: int = 0) ->
     if answer is not None:
         proposals.on_answered(FIRST_LIFE, 1, answer)
     times[0] = 2_000_000
-    proposals.look(FIRST_LIFE, {TopicPartition("t", 0): replica}, calm_since_us=calm_since_us)
+    proposals.look(
+        FIRST_LIFE,
+        {TopicPartition("t", 0): replica},
+        calm_since_us=calm_since_us,
+        backoff_us=backoff_us,
+    )
     return [each.checker for each in jury.violations]
 
 
@@ -102,6 +109,15 @@ def test_isr6_a_joiner_that_was_refused_is_waited_for_no_longer(error: ErrorCode
     assert after(Leading(), refused(error)) == ["proposal-outcomes"]
     # The answer waits as long as its broker stands still.
     assert after(Leading(), refused(error), calm_since_us=1_500_000) == []
+
+
+def test_isr6_a_proposal_without_an_answer_is_made_again_after_the_back_off() -> None:
+    lost = TransportError(reason="no answer")
+    assert after(Leading(), lost, backoff_us=999_999) == ["proposal-outcomes"]
+    assert after(Leading(), lost, backoff_us=999_999, calm_since_us=1) == []
+    # It waits for its answer, or metadata brings what has become of it.
+    assert after(Leading(), backoff_us=0) == []
+    assert after(Leading(), refused(ErrorCode.INVALID_UPDATE_VERSION), backoff_us=0) == []
 
 
 def test_isr6_a_proposal_ends_with_a_newer_state_of_the_partition() -> None:

@@ -72,6 +72,13 @@ def test_brk5_who_asks_for_it_is_fenced_at_once(wish: Request) -> None:
     assert not story.step(5, wish, image(12, fenced=True))
 
 
+def test_brk2_who_wants_to_stay_fenced_is_not_unfenced() -> None:
+    story = Story()
+    story.step(0, SESSION, image(10, fenced=True))
+    assert not story.step(1, beat(want_fence=True), image(10, fenced=True))
+    assert story.step(2, beat(want_fence=True), image(12))
+
+
 def test_brk7_who_stops_is_let_go_by_a_heartbeat_from_before() -> None:
     story = Story()
     story.step(0, beat(), image(10, stops=True))

@@ -1,0 +1,41 @@
+"""The names of segments that replace others: each step of a replacement begins once the one before it is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+NAME = "swap-names"
+_CLEANED, _SWAP, _DELETED = ".cleaned", ".swap", ".deleted"
+_LIVE = (".log", ".index", ".timeindex", ".txnindex")
+# The ends of the names that are judged.
+JUDGED = (_CLEANED, _SWAP, *_LIVE)
+# A change of names that is not durable yet: the name that is removed and the one that is added, empty for none.
+Change = tuple[str, str]
+
+
+def swap_finding(verb: str, name: str, pending: Iterable[Change], names: Sequence[str]) -> str:
+    """Returns which change a file loses its name too early for; empty if there is none.
+
+    `verb` is done to the file called `name`, in a directory of `names` with the changes `pending`. A power loss may
+    keep any of these and lose the others (LL28). So new files are named in full before the first becomes a swap, the
+    swap is whole before an old file goes, and the old files are gone before the first of the new ones is live.
+    """
+    for before, after in pending:
+        is_too_early = False
+        if name.endswith(_CLEANED) and verb == "rename":
+            is_last = name[:20] == min([each for each in names if each.endswith(_CLEANED)], default="")[:20]
+            is_too_early = after.endswith(_CLEANED) or (is_last and _is_of_other(name, after, _SWAP))
+        elif name.endswith(_LIVE):
+            is_too_early = after.endswith(_SWAP)
+        elif name.endswith(_SWAP) and verb == "rename":
+            has_old = before.endswith(_LIVE) and (not after or after.endswith(_DELETED))
+            is_too_early = has_old or (after.endswith(_LIVE) and _is_of_other(name, before, _SWAP))
+        if is_too_early:
+            change = f"{before or 'nothing'} became {after or 'nothing'}"
+            return f"{verb} of {name}, although it is not durable that {change}"
+    return ""
+
+
+def _is_of_other(name: str, other: str, suffix: str) -> bool:
+    """Whether the other name has the suffix, and is of a segment with another base offset."""
+    return other.endswith(suffix) and other[:20] != name[:20]

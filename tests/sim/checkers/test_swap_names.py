@@ -1,0 +1,87 @@
+"""Segments replace others in steps, each of which begins once the one before it is durable."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.checkers.base import Jury
+from sim.checkers.ghost import Ghost
+from sim.checkers.swap_names import NAME, swap_finding
+from sim.disk import SimDisk
+from sim.disk.life import Life
+from sim.witness.swap_names import SwapNames
+from storage.config import LogConfig
+from storage.draws import Draws
+from storage.segment.replace import create_cleaned_segment, replace_segments
+from storage.segment.segment import LogSegment
+from storage.segment.segments import LogSegments
+
+OLD, NEW = "00000000000000000000", "00000000000000000007"
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "pending", "is_wrong"),
+    [
+        ("rename", f"{NEW}.log.cleaned", ("", f"{NEW}.log.cleaned"), True),
+        ("rename", f"{NEW}.log.cleaned", (f"{NEW}.index.cleaned", f"{NEW}.index.swap"), False),
+        ("rename", f"{OLD}.log.cleaned", (f"{NEW}.log.cleaned", f"{NEW}.log.swap"), True),
+        ("rename", f"{OLD}.log", (f"{OLD}.log.cleaned", f"{OLD}.log.swap"), True),
+        ("unlink", f"{OLD}.index", (f"{OLD}.log.cleaned", f"{OLD}.log.swap"), True),
+        ("rename", f"{OLD}.log", (f"{NEW}.log", f"{NEW}.log.deleted"), False),
+        ("rename", f"{OLD}.log.swap", (f"{NEW}.log", f"{NEW}.log.deleted"), True),
+        ("rename", f"{OLD}.log.swap", (f"{OLD}.index", ""), True),
+        ("rename", f"{NEW}.log.swap", (f"{OLD}.log.swap", f"{OLD}.log"), True),
+        ("rename", f"{NEW}.log.swap", (f"{NEW}.index.swap", f"{NEW}.index"), False),
+        ("unlink", f"{OLD}.log.swap", (f"{OLD}.index", ""), False),
+    ],
+)
+def test_ll28_a_step_waits_until_the_one_before_is_durable(
+    verb: str, name: str, pending: tuple[str, str], is_wrong: bool
+) -> None:
+    assert bool(swap_finding(verb, name, [pending], [f"{OLD}.log.cleaned"])) is is_wrong
+
+
+class Unsynced:
+    """A file system whose `count`-th sync of a directory from now on does nothing."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self.files = disk.file_system(Life("broker"))
+        self.left_out = self.count = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.files, name)
+
+    def sync_directory(self, path: str) -> None:
+        self.count += 1
+        if self.count != self.left_out:
+            self.files.sync_directory(path)
+
+
+def violations(left_out: int) -> list[str]:
+    """Returns what is wrong with a replacement of two segments by two, without one of its syncs; 0: with all."""
+    disk = SimDisk(Draws(1), lambda: 0)
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    SwapNames(jury, {1: disk})
+    files = Unsynced(disk)
+    files.files.make_directory("t-0")
+    config, segments = LogConfig(), LogSegments()
+    bases = (0, 7)
+    old = [LogSegment.open(files, "t-0", base, config, 0) for base in bases]  # type: ignore[arg-type]
+    for segment in old:
+        segments.add(segment)
+    files.files.sync_directory("t-0")
+    new = [create_cleaned_segment(files, "t-0", base, config, 0) for base in bases]  # type: ignore[arg-type]
+    files.left_out, files.count = left_out, 0
+    replace_segments(files, "t-0", segments, new, old)  # type: ignore[arg-type]
+    return [each.checker for each in jury.violations[:1]]
+
+
+@pytest.mark.parametrize("left_out", [1, 2, 3, 4, 5])
+def test_ll28_a_replacement_without_one_of_its_syncs_is_found(left_out: int) -> None:
+    assert violations(left_out) == [NAME]
+
+
+@pytest.mark.parametrize("left_out", [0, 6])
+def test_ll28_a_replacement_with_all_that_it_relies_on_is_not(left_out: int) -> None:
+    # The last sync is followed by no step that relies on it.
+    assert violations(left_out) == []
