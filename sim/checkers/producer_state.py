@@ -68,6 +68,28 @@ def recent_findings(held: Mapping[int, Sequence[int]], logged: Mapping[int, Sequ
             yield f"remembers the batches up to {list(known)} of producer {producer}; its log has {list(ends)}"
 
 
+def ends_by_epoch(batches: Iterable[RecordBatch]) -> dict[tuple[int, int], set[int]]:
+    """Returns the last offsets of all batches of each producer in a log, by producer id and epoch."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for batch in batches:
+        if batch.has_producer_id and not batch.is_control:
+            found.setdefault((batch.producer_id, batch.producer_epoch), set()).add(batch.last_offset)
+    return found
+
+
+def strange_findings(
+    held: Mapping[tuple[int, int], Sequence[int]], logged: Mapping[tuple[int, int], set[int]], log_start: int
+) -> Iterator[str]:
+    """Yields where a broker would take a new batch for the retry of one that is not in its log (PS5).
+
+    `held` has the last offsets of the batches that it remembers of a producer, in the epoch in which it knows it.
+    """
+    for (producer, epoch), ends in held.items():
+        strange = [end for end in ends if end >= log_start and end not in logged.get((producer, epoch), ())]
+        if strange:
+            yield f"remembers batches up to {strange} in epoch {epoch} of producer {producer}; its log has none there"
+
+
 def producer_state_findings(
     held: Mapping[int, LastBatch], logged: Mapping[int, LastBatch], log_start: int, *, may_expire: bool
 ) -> Iterator[str]:

@@ -9,11 +9,13 @@ from sim.checkers.base import Jury
 from sim.checkers.producer_state import (
     NAME,
     LastBatch,
+    ends_by_epoch,
     last_batches,
     last_times,
     producer_state_findings,
     recent_ends,
     recent_findings,
+    strange_findings,
     time_findings,
 )
 from sim.witness.log_reader import LogReader
@@ -89,6 +91,12 @@ class ProducerStates:
         entries = log.producers.producers
         times = {producer: entry.last_timestamp for producer, entry in entries.items() if not entry.is_empty}
         for what in time_findings(times, last_times(batches, log.log_start_offset)):
+            self._jury.report(NAME, f"{partition}: broker {broker} {what}")
+        remembered = {
+            (producer, entry.producer_epoch): [each.last_offset for each in entry.batch_metadata]
+            for producer, entry in entries.items()
+        }
+        for what in strange_findings(remembered, ends_by_epoch(batches), log.log_start_offset):
             self._jury.report(NAME, f"{partition}: broker {broker} {what}")
         # Who has expired, and is known again, is known by what came since.
         if not self._may_expire:

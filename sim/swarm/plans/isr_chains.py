@@ -130,7 +130,8 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a proposal that a follower joins which is kept back, and what becomes of the joiner meanwhile.
 
     When it arrives, the joiner shuts down or is in another life, and the controller refuses it. Or it is the answer
-    that is kept back, and the leader does not know the outcome when the joiner ends.
+    that is kept back, and the leader does not know the outcome when the joiner ends. Where the leader hears nothing of
+    the joiner's next life but by metadata, it makes the proposal again in the life that has fetched.
     """
     partition = ground.partition(choices, lasting=True)
     fate = fate_of_joiner(ground, choices, partition)
@@ -144,12 +145,14 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
         held_ms = _setting(ground, _SESSION) + choices.pick((900, 2_000), "held longer")
     link = choices.pick(("L -> controller",) * 4 + ("controller -> L",), "kept back")
     clog: Part = {"clog": link, "only": "AlterPartition", "for": "8s"}
+    unheard: list[Part] = [{"cut": "F -> L", "for": "4s"}] if choices.chance(60, "unheard") else []
     return [
         {"pick": f"leader({partition})", "as": "L"},
         # A new life of the follower is out of the in-sync set, and joins again.
         {"kill": f"follower({partition})", "down": choices.ms((1, 50, 300), "first down"), "as": "F"},
         {"when": f"isr({partition}) < {ground.replicas(partition)}", "within": "5s"} | clog,
         {"when": f"joining({partition})", "within": "4s"} | fate,
+        *unheard,
         {"at": f"+{held_ms}ms", "heal": link},
     ]
 

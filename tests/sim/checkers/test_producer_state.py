@@ -9,10 +9,12 @@ import pytest
 from sim.bugs import Replacement, replaced
 from sim.checkers.producer_state import (
     LastBatch,
+    ends_by_epoch,
     last_batches,
     producer_state_findings,
     recent_ends,
     recent_findings,
+    strange_findings,
 )
 from sim.run import run_scenario
 from storage.batch import Record, RecordBatch, build_batch
@@ -68,6 +70,16 @@ def batch_of(producer: int, offset: int, *, epoch: int = 0, sequence: int | None
         base_offset=offset,
     )
     return RecordBatch(data, 0, len(data))
+
+
+def test_ps5_no_batch_of_another_epoch_is_known_again() -> None:
+    logged = ends_by_epoch([batch_of(7, 3), batch_of(7, 4, epoch=1, sequence=0), batch_of(8, 5)])
+    assert list(strange_findings({(7, 1): [4], (8, 0): [5]}, logged, 0)) == []
+    # What retention has deleted may be remembered.
+    assert list(strange_findings({(7, 1): [3, 4]}, logged, 4)) == []
+    assert list(strange_findings({(7, 1): [3, 4]}, logged, 0)) == [
+        "remembers batches up to [3] in epoch 1 of producer 7; its log has none there"
+    ]
 
 
 def test_ps10_the_last_five_batches_of_a_producer_in_its_epoch_are_to_be_known_again() -> None:
