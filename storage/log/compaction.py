@@ -107,7 +107,7 @@ class Compactions:
             young = (
                 segment.base_offset
                 for segment in local.segments.non_active_from(first_dirty)
-                if segment.largest_timestamp_ms > now_ms - lag_ms
+                if segment.kept_until_ms > now_ms - lag_ms
             )
             bounds += islice(young, 1)
         return CleanableOffsets(

@@ -194,6 +194,7 @@ class PartitionLog:
         """Use `config` from now on; the active segment keeps its jitter and its index interval until the next roll."""
         self.local.config = config
         self.appends.configure(config)
+        self.producers.expire_after(config.producer_id_expiration_ms)
 
     def close(self) -> None:
         """Close the log in order: sync all files and names, and take a producer snapshot at the log end (RT14).

@@ -409,6 +409,11 @@ class ProducerStateManager:
         entry.batches = (*entry.batches, cached)[-BATCHES_KEPT:]
         entry.last_timestamp = max_timestamp
 
+    def expire_after(self, producer_id_expiration_ms: int) -> None:
+        """Let producers expire after that time from now on: the topic's setting has changed."""
+        assert producer_id_expiration_ms > 0, producer_id_expiration_ms
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+
     def remove_expired(self, now_ms: int) -> None:
         """Forget producers that are idle for the expiration time and have no open transaction (PS13)."""
         self._drop_expired(self._producers, now_ms)

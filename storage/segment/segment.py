@@ -94,7 +94,7 @@ class LogSegment:
         self._has_true_max = self.records.size_bytes == 0
         # What the time index had as the greatest timestamp before a cut forgot it; -1 if no cut did.
         self._most_before_cut_ms = -1
-        # Whether the indexes were not full when they were last looked at; only an append makes them fuller.
+        # Whether the indexes were not full when they were last looked at; only an append makes them fuller, and a trim.
         self._has_index_room = False
         self._is_deleted = False
 
@@ -355,6 +355,8 @@ class LogSegment:
         The time index gets its last entry; the unused ends of all three files are cut off.
         """
         assert not self._is_deleted, self.path
+        # A roll may fail after this, and the segment stay active: its next append rolls first.
+        self._has_index_room = False
         self.indexes.append_last_time_entry(self.max_timestamp)
         self.indexes.trim()
         self.records.trim()

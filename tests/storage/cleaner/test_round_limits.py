@@ -17,11 +17,12 @@ from tests.storage.cleaner.compacted_logs import (
     HUGE,
     CleanedLog,
     bases_of,
+    records_of,
     run,
     segments_of,
 )
 from tests.storage.directory.dirty_logs import DIRTY, Directory, filled
-from tests.storage.logs import NOW_MS, batch
+from tests.storage.logs import NOW_MS, batch, open_log
 
 # Which log, and which part of it
 
@@ -72,6 +73,24 @@ def test_cl2_a_young_segment_below_the_first_dirty_offset_is_ignored() -> None:
         log.roll()
     assert log.log.compactions.cleanable_offsets(0, NOW_MS).first_uncleanable_offset == 0
     assert log.log.compactions.cleanable_offsets(1, NOW_MS).first_uncleanable_offset == 3
+
+
+def test_cl2_a_segment_that_lost_its_greatest_timestamp_in_a_cut_is_as_young_as_before() -> None:
+    """The time index has a single entry, which is of the record that is cut off."""
+    log = CleanedLog(replace(DIRTY, min_compaction_lag_ms=1000))
+    for key in (1, 2):
+        log.put(key)
+    log.now_ms = NOW_MS + 1
+    log.put(3)
+    log.log.close()
+    again = open_log(log.file_system, log.config, clean=True)
+    again.truncate_to(2, now_ms=NOW_MS)
+    old = build_batch(records_of([4], NOW_MS - 5000))
+    again.append_as_leader(old, leader_epoch=0, now_ms=NOW_MS)
+    again.flushes.roll(now_ms=NOW_MS)
+    again.marks.update_high_watermark(3)
+    assert again.compactions.cleanable_offsets(0, NOW_MS + 999).first_uncleanable_offset == 0
+    assert again.compactions.cleanable_offsets(0, NOW_MS + 1001).first_uncleanable_offset == 3
 
 
 def ratio_of(directory: Directory, checkpoint: int) -> float:

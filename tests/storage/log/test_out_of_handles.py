@@ -122,6 +122,26 @@ def test_ro2_an_empty_segment_whose_restart_finds_no_descriptor_keeps_its_files(
     assert read_offsets(log) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("at", range(1, 8))
+def test_rt5_a_roll_that_finds_no_descriptor_makes_no_later_record_older(at: int) -> None:
+    """It may have trimmed the time index: what is appended then must not be missing there after the next roll."""
+    disk, retention_ms = new_disk(), 1000
+    config = replace(ROOMY, index_interval_bytes=0, retention_ms=retention_ms)
+    log = open_log(new_file_system(disk), config)
+    append_each(log, 3)
+    disk.fail(at, errno.EMFILE)
+    with pytest.raises(OutOfHandles):
+        log.flushes.roll(now_ms=NOW_MS)
+    later_ms = NOW_MS + 2 * retention_ms
+    log.append_as_leader(produced(timestamp=later_ms), leader_epoch=0, now_ms=later_ms)
+    log.flushes.roll(now_ms=later_ms)
+    log.close()
+    again = open_log(log.local.file_system, config, clean=True)
+    again.marks.update_high_watermark(4)
+    again.retention.delete_old(later_ms)
+    assert 3 in read_offsets(again)
+
+
 def test_ls1_an_index_that_finds_no_descriptor_misses_the_entry(log: PartitionLog) -> None:
     """The bytes are written by then, so the append must not fail; a cut looks for the timestamp in the records."""
     active = log.local.segments.active

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from storage.config import LogConfig
@@ -151,6 +153,16 @@ def test_ps13_a_producer_whose_records_retention_deleted_stays_known() -> None:
 def test_ps13_a_log_forgets_idle_producers_when_asked_to() -> None:
     log = open_log(new_file_system(), LogConfig(segment_index_bytes=1200, producer_id_expiration_ms=200))
     send(log)
+    log.appends.remove_expired_producers(NOW_MS + 199)
+    assert sorted(log.producers.producers) == [1]
+    log.appends.remove_expired_producers(NOW_MS + 200)
+    assert not log.producers.producers
+
+
+def test_ps13_a_time_that_was_altered_counts_from_now_on() -> None:
+    log = open_log(new_file_system(), LogConfig(segment_index_bytes=1200))
+    send(log)
+    log.update_config(replace(log.config, producer_id_expiration_ms=200))
     log.appends.remove_expired_producers(NOW_MS + 199)
     assert sorted(log.producers.producers) == [1]
     log.appends.remove_expired_producers(NOW_MS + 200)
