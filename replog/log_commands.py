@@ -237,7 +237,11 @@ def _recover_one(path: str, *, properties: tuple[str, ...], now_ms: int, dry_run
 def _recover_in(file_system: FileSystem, result: Recovery, properties: tuple[str, ...], now_ms: int) -> None:
     config = _config(properties)
     log = _open_log(file_system, result.directory, config, report=result.note, now_ms=now_ms)
-    log.close()
+    try:
+        log.close()
+    except BaseException:
+        log.close_handles()
+        raise
     result.log_start_offset, result.log_end_offset = log.log_start_offset, log.log_end_offset
 
 

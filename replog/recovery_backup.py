@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from replog.log_command_options import fail
 from storage.disk.filesystem import OpenMode, dirname
@@ -65,17 +65,16 @@ def make_backup(target: str, directory: str, changes: Mapping[str, str]) -> None
 
 def _copy(file_system: OsFileSystem, source: str, target: str) -> None:
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    read, written = file_system.open(source, OpenMode.READ), file_system.open(target, OpenMode.CREATE_NEW)
-    try:
+    with (
+        closing(file_system.open(source, OpenMode.READ)) as read,
+        closing(file_system.open(target, OpenMode.CREATE_NEW)) as written,
+    ):
         position = 0
         while data := read.read_at(position, _COPIED_AT_ONCE):
             written.write_at(position, data)
             position += len(data)
         written.sync()
         assert written.size() == position, (target, written.size(), position)
-    finally:
-        read.close()
-        written.close()
     file_system.set_modified(target, file_system.stat(source).modified_ms)
 
 

@@ -8,7 +8,7 @@ or deleted are kept in memory. Directories cannot be renamed, and a lock locks n
 from __future__ import annotations
 
 import errno
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from enum import Enum
 from typing import final
@@ -70,16 +70,15 @@ class OverlayFileSystem:
         return found
 
     def _is_equal(self, path: str, node: _Node) -> bool:
-        was, now = self.below.open(path, OpenMode.READ), OverlayFile(self, path, node, is_writable=False)
-        try:
+        with closing(self.below.open(path, OpenMode.READ)) as was, closing(self._reader(path, node)) as now:
             size_bytes = was.size()
             return size_bytes == now.size() and all(
                 was.read_at(position, _COPIED_AT_ONCE) == now.read_at(position, _COPIED_AT_ONCE)
                 for position in range(0, size_bytes, _COPIED_AT_ONCE)
             )
-        finally:
-            was.close()
-            now.close()
+
+    def _reader(self, path: str, node: _Node) -> OverlayFile:
+        return OverlayFile(self, path, node, is_writable=False)
 
     @property
     def handles(self) -> HandlePool:
@@ -121,22 +120,25 @@ class OverlayFileSystem:
         return join(self._scratch, str(self._copies))
 
     def copy(self, node: _Node) -> None:
-        """Let the node be a copy of its own content, unless it is one."""
+        """Let the node be a copy of its own content, unless it is one. Raises OSError, with the node as it was."""
         if node.is_copy:
             return
         # A map would go on showing the file below.
         assert node.maps == 0, (node.path, node.maps)
-        source, target = self.below.open(node.path, OpenMode.READ), self._scratch_path()
-        copy = self.below.open(target, OpenMode.CREATE_NEW)
-        try:
+        below, target = self.below, self._scratch_path()
+        with (
+            closing(below.open(node.path, OpenMode.READ)) as source,
+            closing(below.open(target, OpenMode.CREATE_NEW)) as copy,
+        ):
             end, position = source.size() if node.limit is None else node.limit, 0
             while position < end:
                 data = source.read_at(position, min(_COPIED_AT_ONCE, end - position))
+                if not data:
+                    raise OSError(
+                        errno.EIO, f"became shorter than {end} bytes while it was copied", node.path
+                    )
                 copy.write_at(position, data)
                 position += len(data)
-        finally:
-            source.close()
-            copy.close()
         assert position == end, (node.path, position, end)
         if node.modified_ms is None:
             node.modified_ms = self.below.stat(node.path).modified_ms

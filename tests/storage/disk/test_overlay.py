@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from storage.disk.filesystem import FileSystem, OpenMode, read_file
+from storage.disk.os_filesystem import OsFileSystem
 from storage.disk.overlay import _COPIED_AT_ONCE, Change, OverlayFileSystem
 from tests.storage.index.indexes import simulated
 
@@ -172,3 +175,30 @@ def test_a_closed_file_stays_closed_when_another_writer_has_copied_it() -> None:
         with pytest.raises((OSError, ValueError)):
             call()
     assert read_file(fs, A) == b"x123456789"
+
+
+def is_open(path: Path) -> bool:
+    descriptors = Path("/proc/self/fd")
+    return str(path) in [os.readlink(each) for each in descriptors.iterdir() if each.is_symlink()]
+
+
+def test_a_copy_that_cannot_be_made_leaves_no_file_open(tmp_path: Path) -> None:
+    path, scratch = tmp_path / "a.log", tmp_path / "scratch"
+    path.write_bytes(CONTENT)
+    file = OverlayFileSystem(OsFileSystem(), str(scratch)).open(str(path), OpenMode.WRITE, can_rest=True)
+    file.rest()
+    # The error is still at hand, and with it whatever its calls have opened.
+    with pytest.raises(FileNotFoundError) as error:
+        file.append(b"x")
+    assert not is_open(path), error
+    file.close()
+
+
+def test_a_file_that_becomes_shorter_before_it_is_copied_is_no_endless_copy() -> None:
+    below, overlay = overlaid()
+    file = overlay.open(A, OpenMode.WRITE)
+    file.truncate(9)
+    cut(below, A, 3)
+    with pytest.raises(OSError, match="shorter than 9 bytes"):
+        file.append(b"x")
+    file.close()
