@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import re
 import struct
+from contextlib import closing
 
 from storage.codec.crc32c import crc32c, crc32c_from
-from storage.disk.filesystem import FileSystem, OpenMode, join
+from storage.disk.filesystem import File, FileSystem, OpenMode, join
 from storage.errors import CorruptSnapshot
 
 SNAPSHOT_SUFFIX = ".snapshot"
@@ -34,6 +35,11 @@ _COUNT = struct.Struct(">i")
 _CRC_COVERS_FROM = 6
 # Above this size the count of entries is compared with the size before anything else is read.
 _LARGE_BYTES = 1 << 20
+# Above this size the checksum is computed in blocks before the file is read whole.
+_HUGE_BYTES = 1 << 26
+_BLOCK_BYTES = 1 << 20
+# Kafka reads the file into one array, so it loads none that is larger.
+_MOST_BYTES = 2**31 - 1
 _NAME = re.compile(r"([0-9]{20,})\.snapshot", re.ASCII)
 assert _FRAME.size == 10, _FRAME.size
 
@@ -74,27 +80,51 @@ def entries_in(content: bytes, path: str) -> memoryview:
         raise CorruptSnapshot(f"{path}: version {version} is unknown, expected {SNAPSHOT_VERSION}")
     computed = crc32c(memoryview(content)[_CRC_COVERS_FROM:])
     if computed != crc:
-        raise CorruptSnapshot(f"{path}: the checksum does not match (stored {crc}, computed {computed})")
+        raise _wrong_checksum(path, crc, computed)
     if len(content) != _FRAME.size + count * ENTRY_BYTES:
         raise CorruptSnapshot(f"{path}: {len(content)} bytes do not hold exactly {count} entries")
     return memoryview(content)[_FRAME.size :]
 
 
 def read_content(file_system: FileSystem, path: str) -> bytes:
-    """Read the whole file, if its size is that of its count of entries or small. Raises CorruptSnapshot, OSError."""
-    file = file_system.open(path, OpenMode.READ)
-    try:
+    """Read the whole file; one that is large only if it is a sound snapshot. Raises CorruptSnapshot, OSError."""
+    with closing(file_system.open(path, OpenMode.READ)) as file:
         size_bytes = file.size()
-        # What is larger than its count of entries, a sparse giant for example, must not be read whole.
+        # What has no sound content, a sparse giant for example, must not be read whole.
         if size_bytes > _LARGE_BYTES:
-            version, _, count = _FRAME.unpack(file.read_at(0, _FRAME.size))
-            if version != SNAPSHOT_VERSION or size_bytes != _FRAME.size + count * ENTRY_BYTES:
-                raise CorruptSnapshot(
-                    f"{path}: {size_bytes} bytes do not hold exactly {count} entries of version {SNAPSHOT_VERSION}"
-                )
+            _check_large(file, path, size_bytes)
         return file.read_at(0, size_bytes)
-    finally:
-        file.close()
+
+
+def _check_large(file: File, path: str, size_bytes: int) -> None:
+    """Check what a few bytes show of a large file, and the checksum of a huge one. Raises CorruptSnapshot, OSError."""
+    if size_bytes > _MOST_BYTES:
+        raise CorruptSnapshot(
+            f"{path}: {size_bytes} bytes are too many, a snapshot has at most {_MOST_BYTES}"
+        )
+    header = file.read_at(0, _FRAME.size)
+    if len(header) < _FRAME.size:
+        raise CorruptSnapshot(f"{path}: became shorter than {_FRAME.size} bytes while it was read")
+    version, crc, count = _FRAME.unpack(header)
+    if version != SNAPSHOT_VERSION or size_bytes != _FRAME.size + count * ENTRY_BYTES:
+        raise CorruptSnapshot(
+            f"{path}: {size_bytes} bytes do not hold exactly {count} entries of version {SNAPSHOT_VERSION}"
+        )
+    if size_bytes > _HUGE_BYTES:
+        computed = _checksum_in_blocks(file, size_bytes)
+        if computed != crc:
+            raise _wrong_checksum(path, crc, computed)
+
+
+def _checksum_in_blocks(file: File, size_bytes: int) -> int:
+    computed = crc32c(b"")
+    for position in range(_CRC_COVERS_FROM, size_bytes, _BLOCK_BYTES):
+        computed = crc32c_from(computed, file.read_at(position, min(_BLOCK_BYTES, size_bytes - position)))
+    return computed
+
+
+def _wrong_checksum(path: str, stored: int, computed: int) -> CorruptSnapshot:
+    return CorruptSnapshot(f"{path}: the checksum does not match (stored {stored}, computed {computed})")
 
 
 def write_snapshot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import tracemalloc
 from pathlib import Path
@@ -14,11 +15,18 @@ from sim.disk import SimDisk
 from sim.disk.life import Life
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import FileSystem, read_file
+from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
 from storage.errors import CorruptSnapshot
 from storage.producers.entry import ProducerStateEntry
 from storage.producers.rows import decode_snapshot, encode_entries, encode_snapshot, read_snapshot
-from storage.producers.snapshot import list_snapshots, snapshot_name, snapshot_offset, write_snapshot
+from storage.producers.snapshot import (
+    list_snapshots,
+    read_content,
+    snapshot_name,
+    snapshot_offset,
+    write_snapshot,
+)
 from tests.places import GOLDEN
 
 SNAPSHOTS = sorted(
@@ -201,3 +209,35 @@ def test_ps15_a_producer_takes_little_memory_after_a_reload() -> None:
     held_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(loaded) == count and held_bytes < 600 * count, held_bytes // count
+
+
+def sparse_snapshot(path: Path, count: int, crc: int = 0) -> None:
+    """Write the header of a snapshot of `count` entries; those are a hole in the file."""
+    path.write_bytes(struct.pack(">hIi", 1, crc, count))
+    os.truncate(path, 10 + 46 * count)
+
+
+def test_a_huge_snapshot_with_a_wrong_checksum_is_not_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / snapshot_name(5)
+    sparse_snapshot(path, count=1_500_000)
+    tracemalloc.start()
+    with pytest.raises(CorruptSnapshot, match=r"the checksum does not match \(stored 0, computed \d+\)"):
+        read_snapshot(OsFileSystem(), str(path))
+    most_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size > 1 << 26 and most_bytes < 1 << 22, most_bytes
+
+
+def test_a_huge_sound_snapshot_is_read(tmp_path: Path) -> None:
+    path, count = tmp_path / snapshot_name(5), 1_500_000
+    sparse_snapshot(path, count, crc32c(struct.pack(">i", count) + bytes(46 * count)))
+    assert len(read_content(OsFileSystem(), str(path))) == 10 + 46 * count
+
+
+def test_a_snapshot_larger_than_kafka_reads_is_refused_at_a_glance(tmp_path: Path) -> None:
+    path = tmp_path / snapshot_name(5)
+    sparse_snapshot(path, count=(2**31 - 1 - 10) // 46 + 1)
+    with pytest.raises(
+        CorruptSnapshot, match="2147483652 bytes are too many, a snapshot has at most 2147483647"
+    ):
+        read_snapshot(OsFileSystem(), str(path))
