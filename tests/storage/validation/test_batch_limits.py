@@ -10,7 +10,7 @@ import pytest
 from storage.batch import TimestampType
 from storage.batch.format import CRC_AT, CRC_COVERS_FROM, HEADER_SIZE, LOG_APPEND_TIME_FLAG
 from storage.batch.record import MAX_INT64
-from storage.codec.compression import Compression
+from storage.codec.compression import Compression, compress
 from storage.codec.crc32c import crc32c
 from storage.config import LogConfig
 from storage.errors import InvalidRecord, InvalidTimestamp, UnsupportedForMessageFormat
@@ -57,6 +57,20 @@ def test_lv3_a_batch_without_records_is_refused_of_a_coordinator_too() -> None:
     empty = poked(empty, 8, ">i", len(empty) - 12)
     with pytest.raises(InvalidRecord, match="contains no records"):
         validated(empty, origin=COORDINATOR)
+
+
+@pytest.mark.parametrize("target", [None, Compression.NONE, Compression.GZIP])
+@pytest.mark.parametrize("last_offset_delta", [-1, 0, 5])
+@pytest.mark.parametrize("payload", [b"", compress(Compression.GZIP, b""), b"garbage"])
+def test_lv3_a_compressed_batch_without_records_is_refused_of_a_coordinator_whatever_it_unpacks_to(
+    payload: bytes, last_offset_delta: int, target: Compression | None
+) -> None:
+    """Kafka writes it at offsets that are taken, if it stays as it is, and writes nothing if it is built again."""
+    empty = produced(Compression.GZIP)[:61] + payload
+    empty = poked(poked(empty, 23, ">i", last_offset_delta), 57, ">i", 0)
+    empty = poked(empty, 8, ">i", len(empty) - 12)
+    with pytest.raises(InvalidRecord, match="contains no records"):
+        validated(empty, ValidationRules(target_codec=target), COORDINATOR)
 
 
 def test_lv5_the_span_of_offsets_is_checked_for_clients_only() -> None:
