@@ -127,7 +127,8 @@ def test_rt5_a_roll_that_finds_no_descriptor_makes_no_later_record_older(at: int
     """It may have trimmed the time index: what is appended then must not be missing there after the next roll."""
     disk, retention_ms = new_disk(), 1000
     config = replace(ROOMY, index_interval_bytes=0, retention_ms=retention_ms)
-    log = open_log(new_file_system(disk), config)
+    file_system = new_file_system(disk)
+    log = open_log(file_system, config)
     append_each(log, 3)
     disk.fail(at, errno.EMFILE)
     with pytest.raises(OutOfHandles):
@@ -136,7 +137,7 @@ def test_rt5_a_roll_that_finds_no_descriptor_makes_no_later_record_older(at: int
     log.append_as_leader(produced(timestamp=later_ms), leader_epoch=0, now_ms=later_ms)
     log.flushes.roll(now_ms=later_ms)
     log.close()
-    again = open_log(log.local.file_system, config, clean=True)
+    again = open_log(file_system, config, clean=True)
     again.marks.update_high_watermark(4)
     again.retention.delete_old(later_ms)
     assert 3 in read_offsets(again)
