@@ -169,6 +169,8 @@ class Witness:
         self.jury, self._logs, self._fail_over = jury, logs, fail_over
         self._names: dict[str, TopicPartition] = {}
         self._created: dict[str, Created] = {}
+        # When a replica went offline or was removed, and in which epoch, by broker and partition.
+        self._gone: dict[tuple[int, str], tuple[int, int]] = {}
         # The node that began to lead last, and its epoch, by partition.
         self._leaders: dict[str, tuple[Member, int]] = {}
         self.lives = logs.lives
@@ -242,9 +244,10 @@ class Witness:
             self._look_at_log(node, partition)
         for observe in observes:
             if observe.kind in ("replica.removed", "replica.offline"):
-                self._fetches.look_at_gone(
-                    node.node_id, node.core, str(dict(observe.fields)["topic_partition"])
-                )
+                fields = dict(observe.fields)
+                name = str(fields["topic_partition"])
+                self._gone[node.node_id, name] = self.jury.now_us(), int(fields.get("leader_epoch", -1))
+                self._fetches.look_at_gone(node.node_id, node.core, name)
 
     def look(self, controller_since_us: int | None) -> None:
         """Judge what should have happened by now; to be called at intervals, beside the events.
@@ -585,7 +588,10 @@ class Witness:
         if request.timestamp >= 0 and not 0 <= body.offset < log_start:
             is_readable, found = self._logs.first_as_late(broker, name, request.timestamp, log_start)
         replica = node.core.replicas().get(body.topic_partition) if has_replicas(node.core) else None
-        epoch = -1 if replica is None else replica.leader_epoch
+        # An event of the same turn may have taken the replica away since.
+        gone_us, gone_epoch = self._gone.get((broker, name), (-1, -1))
+        was_there = gone_epoch if gone_us == self.jury.now_us() else -1
+        epoch = was_there if replica is None else replica.leader_epoch
         # Who has copied a compacted log knows the epochs of what was left.
         found_epoch = None if self._logs.is_compacted(name) else body.leader_epoch
         self.jury.see(

@@ -25,6 +25,23 @@ consumers:
 steps:
 """
 FLUSHED = ", flush.messages: 1"
+# Several requests wait for the slow disk, and come in one turn.
+GONE_IN_THE_SAME_TURN = """\
+scenario: gone-in-the-same-turn
+warm_up: 500ms
+duration: 2s
+converge: 30s
+cluster: {brokers: 2, directories: 2}
+topics:
+  t: {replicas: 1, config: {flush.messages: 1}}
+producers:
+  - {topic: t, rate: 40/s, linger: 0ms}
+seekers:
+  - {topic: t, every: 10ms, out_of_range: earliest}
+steps:
+  - {at: 600ms, slow_disk: leader(t/0), by: 40ms, for: 1s}
+  - {at: 1s, fail_disk: leader(t/0), calls: writes, for: 1s}
+"""
 # Of the last append the batch fits the disk, and its index entry does not.
 STOPS_BY_ITSELF = """\
 scenario: stops-by-itself
@@ -245,4 +262,10 @@ def test_no_append_waits_at_a_broker_that_ends_in_the_step_that_commits_it() -> 
 def test_what_an_append_wrote_before_it_failed_may_be_in_a_compacted_log() -> None:
     result = run_scenario(parse_scenario(STOPS_BY_ITSELF, "stops-by-itself.yaml"), 1)
     assert has_line(result, "has stopped", "No space left", "index")
+    assert not result.violations
+
+
+def test_a_look_up_may_be_answered_in_the_turn_in_which_its_directory_fails() -> None:
+    result = run_scenario(parse_scenario(GONE_IN_THE_SAME_TURN, "gone-in-the-same-turn.yaml"), 3)
+    assert has_line(result, "t-0: offline here")
     assert not result.violations
