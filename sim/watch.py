@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import final
 
@@ -31,6 +31,7 @@ from cluster.core.messages import (
     ResponseBody,
     TopicPartition,
 )
+from cluster.core.replica.replica import Replica
 from sim.checkers.adopted_marks import AdoptedMarks
 from sim.checkers.bootstraps import BootstrapsInTurn
 from sim.checkers.call_places import CallPlaces
@@ -250,7 +251,8 @@ class Watch:
                 self._bootstraps.on_asked(client, target, shell.core.metadata.cache.brokers)
         if isinstance(effect.body, FetchRequest) and effect.body.replica_id >= 0:
             self._witness.flushes.on_sent(shell, effect.body)
-            self._adopted.on_sent((shell.node_id, shell.life_number), effect.call, effect.body.partitions)
+            life, replicas = (shell.node_id, shell.life_number), _replicas(shell.core)
+            self._adopted.on_sent(life, effect.call, effect.body.partitions, replicas)
         if isinstance(effect.body, AlterPartitionRequest):
             life = (shell.node_id, shell.life_number)
             waits_for = _maximal_isr(shell.core, effect.body.topic_partition)
@@ -349,9 +351,14 @@ def _known_epoch(core: ProducerCore | ConsumerCore, topic_partition: TopicPartit
     return -1 if leader is None else leader.leader_epoch
 
 
+def _replicas(core: object) -> Mapping[TopicPartition, Replica]:
+    """Returns the replicas of a broker; none of any other node."""
+    return core.replicas() if isinstance(core, Broker) else {}
+
+
 def _maximal_isr(core: object, topic_partition: TopicPartition) -> tuple[int, ...]:
     """Returns whom the high watermark waits for at the end of the step; nobody where the broker leads no more."""
-    replica = core.replicas().get(topic_partition) if isinstance(core, Broker) else None
+    replica = _replicas(core).get(topic_partition)
     return () if replica is None else replica.maximal_isr
 
 

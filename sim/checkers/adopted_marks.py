@@ -9,11 +9,19 @@ from cluster.core.effects import Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response
 from cluster.core.messages import FetchPartition, FetchPartitionResponse, FetchResponse, TopicPartition
+from cluster.core.replica.follower import Follower
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury
 
 # A node, and its life.
 Life = tuple[int, int]
+
+
+class Asked(NamedTuple):
+    """What a fetch states of one partition, and the follower that it is for; None if the broker follows no more."""
+
+    partition: FetchPartition
+    follower: Follower | None
 
 
 class Marks(NamedTuple):
@@ -38,11 +46,21 @@ class AdoptedMarks:
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
         # What was asked of each partition, by life and call, until it is answered.
-        self._asked: dict[Life, dict[int, Mapping[TopicPartition, FetchPartition]]] = {}
+        self._asked: dict[Life, dict[int, Mapping[TopicPartition, Asked]]] = {}
 
-    def on_sent(self, life: Life, call: int, asked: Sequence[FetchPartition]) -> None:
-        """Receives a follower's fetch as it leaves the core."""
-        self._asked.setdefault(life, {})[call] = {each.topic_partition: each for each in asked}
+    def on_sent(
+        self,
+        life: Life,
+        call: int,
+        asked: Sequence[FetchPartition],
+        replicas: Mapping[TopicPartition, Replica],
+    ) -> None:
+        """Receives a follower's fetch as it leaves the core, of which `replicas` are at the end of its step."""
+        known = [(each, replicas.get(each.topic_partition)) for each in asked]
+        self._asked.setdefault(life, {})[call] = {
+            each.topic_partition: Asked(each, None if replica is None else replica.follower)
+            for each, replica in known
+        }
 
     def on_step(
         self,
@@ -80,11 +98,15 @@ class AdoptedMarks:
             del self._asked[life]
 
 
-def _is_used(asked: FetchPartition, answer: FetchPartitionResponse, replica: Replica, now_ms: int) -> bool:
-    """Whether the follower is still in the epoch of its fetch, and at the log end of it or just beyond."""
-    follower = replica.follower
+def _is_used(about: Asked, answer: FetchPartitionResponse, replica: Replica, now_ms: int) -> bool:
+    """Whether the follower is still in the epoch of its fetch, and at the log end of it or just beyond.
+
+    A broker that was registered again begins to follow again, perhaps in the same epoch, and uses no answer to a fetch
+    from before.
+    """
+    asked, follower = about.partition, replica.follower
     is_good = answer.error is ErrorCode.NONE and answer.diverging is None
-    if follower is None or not is_good or not follower.is_ready(now_ms):
+    if follower is None or follower is not about.follower or not is_good or not follower.is_ready(now_ms):
         return False
     if replica.view != (asked.topic_id, asked.current_leader_epoch):
         return False

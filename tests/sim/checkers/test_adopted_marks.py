@@ -53,18 +53,22 @@ def test_fet_5_a_log_begins_where_that_of_its_leader_begins_as_far_as_it_is_comm
     assert bool(findings(9, 5, marks)) is is_wrong
 
 
-def judged(*effects: object) -> list[str]:
-    """Returns what is found in a step that leaves a follower at the high watermark 8, after an answer that says 9."""
+def judged(*effects: object, follows_again: bool = False) -> list[str]:
+    """Returns what is found in a step that leaves a follower at the high watermark 8, after an answer that says 9.
+
+    With `follows_again` the broker was registered again meanwhile, and follows in the same leader epoch.
+    """
     jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
     adopted, partition = AdoptedMarks(jury), TopicPartition("t", 0)
     asked = FetchPartition(
         topic_partition=partition, topic_id="0a", fetch_offset=9, current_leader_epoch=1, max_bytes=1
     )
-    adopted.on_sent((2, 1), 7, [asked])
-    answer = FetchPartitionResponse(topic_partition=partition, high_watermark=9, log_start_offset=0)
-    follower = Follower(leader_id=1, leader_epoch=1)
     log = SimpleNamespace(log_start_offset=0, high_watermark=8, log_end_offset=9)
-    replica: Any = SimpleNamespace(follower=follower, view=("0a", 1), log=log)
+    replica: Any = SimpleNamespace(follower=Follower(leader_id=1, leader_epoch=1), view=("0a", 1), log=log)
+    adopted.on_sent((2, 1), 7, [asked], {partition: replica})
+    if follows_again:
+        replica.follower = Follower(leader_id=1, leader_epoch=1)
+    answer = FetchPartitionResponse(topic_partition=partition, high_watermark=9, log_start_offset=0)
     response = Response(call=7, body=FetchResponse(partitions=(answer,)))
     adopted.on_step((2, 1), [response], effects, {partition: replica}, 0)
     return [each.checker for each in jury.violations]
@@ -73,6 +77,10 @@ def judged(*effects: object) -> list[str]:
 def test_the_step_in_which_the_last_disk_fails_is_left_unfinished() -> None:
     assert judged() == ["adopted-marks"]
     assert judged(Stop(reason="append failed")) == []
+
+
+def test_an_answer_to_a_fetch_from_before_the_broker_was_registered_again_is_not_used() -> None:
+    assert judged(follows_again=True) == []
 
 
 # Old segments go, also after the last record for a while; a broker whose clock is behind deletes them later.
