@@ -13,7 +13,7 @@ from cluster.core.events import TransportError
 from cluster.core.messages import RequestBody, ResponseBody
 from cluster.shell.streams import CODEC
 from sim.checkers.base import Jury
-from sim.hosts.outbound import ENDED_BY_PEER, RESET
+from sim.hosts.outbound import ENDED_BY_PEER
 from sim.hosts.shell import Shell
 from sim.world.network import BREAK_US, Transport
 from sim.world.packets import Exchange
@@ -22,6 +22,8 @@ from sim.world.packets import Exchange
 FIRST_WAIT_US, MOST_WAIT_US = 50_000, 1_000_000
 # Clocks of nodes run at different speeds, and count whole milliseconds.
 SLACK_US = 30_000
+# Why calls fail whose node was not reached, and those after them that nobody tries to send.
+_NOT_REACHED = ("connection refused", "connection timed out", "connection broken")
 # How much later than its time-out a call may end: what a clock may lag, in hundredths of it, and a busy process.
 LATE_PERCENT, LATE_US = 10, 500_000
 
@@ -210,15 +212,16 @@ class Calls:
             if shell.hung_up_us == now_us:
                 # The connection had just begun, and counts as an attempt that has failed.
                 self._on_failed_attempt(shell, sent)
-            elif reason != RESET:
+            elif reason in _NOT_REACHED:
                 self._on_failed_at_once(shell, call, sent)
-            # Else there was a connection: a process that goes on reads of its end in the moment in which it sends.
+            # Else there was a connection: a process that goes on reads of its end, or of a stream's, in the moment in
+            # which it sends.
             return
         if reason == ENDED_BY_PEER and self._is_reliable:
             self._report(shell.name, call, "has no answer, and the other side has ended its stream in order")
         if stream is not None and not reason.startswith("the answer is out of bounds"):
             stream.has_ended = True
-        if reason in ("connection refused", "connection timed out", "connection broken"):
+        if reason in _NOT_REACHED:
             self._on_failed_attempt(shell, sent)
         elif reason.startswith("no answer"):
             self._on_time_out(shell, sent)

@@ -237,6 +237,25 @@ def test_a_call_fails_at_once_for_a_short_time_after_an_attempt_unless_an_earlie
     ]
 
 
+@pytest.mark.parametrize(
+    ("reason", "count"),
+    [("connection refused", 1), ("connection reset", 0), ("INVALID_ARGUMENT: a frame is cut", 0)],
+)
+def test_only_a_call_without_a_connection_has_failed_without_an_attempt(reason: str, count: int) -> None:
+    """A process that goes on after a pause may send, and read in that moment that a connection or stream has ended."""
+    site = site_of(Echo(), Silent())
+    site.start()
+    assert isinstance(site.onlooker, CallOnlooker)
+    calls, node = site.onlooker.calls, site.nodes[1]
+    calls.on_sent(node, ask(2, 1), 2)
+    site.world.run_to(site.world.now_us + 1_000)
+    calls.on_answered(node, 1, TransportError(reason="connection refused"))
+    site.world.run_to(site.world.now_us + SECOND)
+    calls.on_sent(node, ask(2, 2), 2)
+    calls.on_answered(node, 2, TransportError(reason=reason))
+    assert len(found_at(site)) == count
+
+
 def test_a_call_that_expects_no_reply_may_fail_once_and_is_never_answered() -> None:
     silent = replace(ask(2, 1), expects_reply=False)
     site = site_of(Echo(), Echo())
