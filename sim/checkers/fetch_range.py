@@ -12,18 +12,22 @@ LIMITS = "fetch-limits"
 _LOG_OVERHEAD = 12
 
 
-def range_finding(asked: FetchPartition, answer: FetchPartitionResponse) -> str:
+def range_finding(
+    asked: FetchPartition, answer: FetchPartitionResponse, *, may_be_damaged: bool = False
+) -> str:
     """Returns what is wrong with the answer for one partition; empty if nothing is, or it says where logs part.
 
     Who fetches from below the log's start or above its end is refused: what is below was deleted. The first batch of
     an answer holds the offset, or follows it where nothing holds it: an earlier one would be fetched again for ever.
+    Records that `may_be_damaged` on a disk are not looked at: a leader sends them as they are, and who reads them finds
+    the damage.
     """
     if answer.error is not ErrorCode.NONE or answer.diverging is not None:
         return ""
     offset, start, end = asked.fetch_offset, answer.log_start_offset, answer.log_end_offset
     if min(start, end) >= 0 and not start <= offset <= end:
         return f"answers a fetch from {offset}; its log begins at {start} and ends at {end}"
-    if len(answer.records) >= HEADER_SIZE:
+    if len(answer.records) >= HEADER_SIZE and not may_be_damaged:
         fields = HEADER.unpack_from(answer.records)
         if fields[0] + fields[6] < offset:
             return f"answers a fetch from {offset} with a batch that ends at {fields[0] + fields[6]}"

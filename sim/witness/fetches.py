@@ -58,7 +58,8 @@ class FetchWitness:
             )
         for asked, answer in zip(request.partitions, body.partitions, strict=False):
             epoch = asked.current_leader_epoch
-            if what := range_finding(asked, answer):
+            may_be_damaged = self._may_be_damaged(node_id, str(answer.topic_partition))
+            if what := range_finding(asked, answer, may_be_damaged=may_be_damaged):
                 self._jury.report(FETCH_RANGE, f"{answer.topic_partition}: broker {node_id} {what}")
             if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._look_at_range(node_id, core, asked, answer)
@@ -71,6 +72,12 @@ class FetchWitness:
                     self._jury.see(Fetched(node_id, name, request.replica_id, epoch, answer.leader_epoch))
             if asked.last_fetched_epoch >= 0 and isinstance(core, Broker):
                 self._look_at_divergence(node_id, core, asked, answer)
+
+    def _may_be_damaged(self, node_id: int, name: str) -> bool:
+        """Whether a disk may have changed the log that the node answers from, of this topic or a deleted one."""
+        if name not in self._names:
+            return False
+        return not self._lives.is_present(node_id, name) or bool(self._jury.ghost.partition(name).unjudged)
 
     def _is_watched(self, node_id: int, name: str) -> bool:
         return name in self._names and self._lives.is_present(node_id, name)

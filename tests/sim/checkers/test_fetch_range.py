@@ -11,7 +11,11 @@ from cluster.core.messages import (
     FetchResponse,
     TopicPartition,
 )
+from sim.checkers.base import Jury
 from sim.checkers.fetch_range import limit_finding, range_finding
+from sim.checkers.ghost import ROTTEN, Ghost
+from sim.witness.fetches import FetchWitness
+from sim.witness.topic_lives import TopicLives
 from storage.batch import Record, build_batch
 
 T0 = TopicPartition("t", 0)
@@ -19,10 +23,10 @@ T0 = TopicPartition("t", 0)
 RECORDS = build_batch([Record(each, 1, None, b"v") for each in (5, 6)], base_offset=5)
 
 
-def found(
+def exchange(
     offset: int, records: bytes = b"", error: ErrorCode = ErrorCode.NONE, diverging: EpochEnd | None = None
-) -> str:
-    """Returns what is wrong with an answer of a log from 4 to 9 (exclusive) to a fetch from `offset`."""
+) -> tuple[FetchPartition, FetchPartitionResponse]:
+    """Returns a fetch from `offset`, and the answer of a log from 4 to 9 (exclusive)."""
     asked = FetchPartition(
         topic_partition=T0, topic_id="id", fetch_offset=offset, current_leader_epoch=0, max_bytes=1
     )
@@ -34,7 +38,14 @@ def found(
         diverging=diverging,
         records=records,
     )
-    return range_finding(asked, answer)
+    return asked, answer
+
+
+def found(
+    offset: int, records: bytes = b"", error: ErrorCode = ErrorCode.NONE, diverging: EpochEnd | None = None
+) -> str:
+    """Returns what is wrong with that answer."""
+    return range_finding(*exchange(offset, records, error, diverging))
 
 
 def test_rd2_a_fetch_from_outside_the_log_is_not_answered() -> None:
@@ -88,3 +99,19 @@ def test_kip74_only_the_first_batch_of_an_answer_may_exceed_the_limits() -> None
         f"t-1: has {size} bytes where {size - 1} were left"
     )
     assert "t-1" in too_many(RECORDS, RECORDS, of_partition=size - 1)
+
+
+def test_records_that_a_disk_has_changed_are_not_looked_at() -> None:
+    ghost = Ghost()
+    jury = Jury(ghost, (), now_us=lambda: 0, on_violation=lambda violation: None)
+    witness, counts = FetchWitness(jury, TopicLives(), {"t-0": T0}), list[int]()
+    for offset in (7, 3):
+        asked, answer = exchange(offset, RECORDS)
+        request = FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1, partitions=(asked,))
+        witness.on_answer(1, None, request, FetchResponse(partitions=(answer,)))
+        counts.append(len(jury.violations))
+        ghost.give_up_at_once(ghost.partition("t-0"), 1, ROTTEN)
+        witness.on_answer(1, None, request, FetchResponse(partitions=(answer,)))
+        counts.append(len(jury.violations))
+    # The range of the log is judged all the same.
+    assert counts == [1, 1, 2, 3]
