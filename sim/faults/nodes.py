@@ -82,6 +82,8 @@ class NodeFaults:
         if generation == self._generation and node.starts == starts and not node.is_up:
             self._site.tell(f"start {node.name} again")
             node.start()
+            if isinstance(node, Node) and not self.is_striking:
+                self._replace_unusable(node)
 
     def kill(self, step: Kill) -> bool:
         """Kill the process now, or arm its death before or after a job of a kind."""
@@ -227,16 +229,20 @@ class NodeFaults:
                 self._mend_disk(node)
             assert not node.disk.has_faults, node.name
             self._bring_back(node)
-            if not node.is_up and node.is_damaged:
-                self._site.tell(
-                    f"{node.name} cannot start from its damaged disk, which is replaced by an empty one"
-                )
-                node.change_disk(node.disk.wipe, WIPED)
-                self._bring_back(node)
+            self._replace_unusable(node)
         for client in self._site.clients:
             # One whose topics are not there yet has not begun.
             if client.starts:
                 self._bring_back(client)
+
+    def _replace_unusable(self, node: Node) -> None:
+        """Start a node with an empty disk if it is down because its damaged one does not let it start."""
+        if not node.is_up and node.is_damaged:
+            self._site.tell(
+                f"{node.name} cannot start from its damaged disk, which is replaced by an empty one"
+            )
+            node.change_disk(node.disk.wipe, WIPED)
+            self._bring_back(node)
 
     def begin_again(self, node: Node, *, keeps_cache: bool = False) -> None:
         """Start a node again of which calls on the disk failed, after an orderly stop if it runs still.

@@ -159,6 +159,14 @@ def test_a_broker_that_cannot_start_from_its_damaged_disk_gets_an_empty_one_at_t
 
 
 @pytest.mark.slow
+def test_a_broker_that_still_stops_at_the_end_gets_an_empty_disk_where_it_cannot_start_from_its_own() -> None:
+    rot = "  - {at: 4s, rot: broker 2, log: t/0, file: epochs, extent: sector}\n"
+    result = run(rot + "  - {at: 5990ms, stop: broker 2, down: 300ms}\n")
+    assert has_line(result, "6.0", "broker-2", "cannot start: data/t-0/leader-epoch-checkpoint")
+    assert has_line(result, "broker-2 cannot start from its damaged disk, which is replaced by an empty one")
+
+
+@pytest.mark.slow
 def test_a_broker_that_cannot_read_its_disk_at_start_ends_and_is_back_when_it_works_again() -> None:
     steps = "  - {at: 2s, fail_disk: broker 2, calls: reads, for: 2s}\n"
     result = run(steps + "  - {at: 2s, kill: broker 2, down: 300ms}\n")
