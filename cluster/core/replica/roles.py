@@ -67,6 +67,9 @@ class Roles:
         # again.
         self._context.offline = {}
         self._postponed.clear()
+        # Properties may have changed while another process was registered as this broker.
+        for name in dict.fromkeys([each.topic for each in self._context.replicas]):
+            self._update_config(name)
         for registration in mine:
             topic_partition = registration.topic_partition
             if topic_partition in self._context.offline:

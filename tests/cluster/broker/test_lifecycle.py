@@ -33,6 +33,7 @@ from cluster.core.metadata.records import (
     PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    TopicConfigRecord,
     TopicRecord,
 )
 from storage.errors import DirectoryInUse
@@ -275,6 +276,15 @@ def test_brk3_a_topic_that_was_deleted_for_the_other_process_is_set_aside_by_the
     effects = setup.metadata(setup.own_registration())
     assert setup.broker.replicas() == {}
     assert len(observed(effects, "replica.set_aside")) == 1
+
+
+def test_brk3_properties_that_changed_for_the_other_process_are_used_in_the_next_life() -> None:
+    setup = leading_with_one_that_waits()
+    config = TopicConfigRecord(topic="t", configs=(("segment.ms", "700"),))
+    call = only_sent(setup.metadata(OTHER_PROCESS, config), RegisterBrokerRequest).call
+    setup.answer(call, RegisterBrokerResponse(broker_epoch=setup.metadata_end, cluster_id=CLUSTER_ID))
+    setup.metadata(setup.own_registration())
+    assert setup.broker.replicas()[T0].log.config.segment_ms == 700
 
 
 def test_brk3_a_heartbeat_of_the_life_before_that_is_answered_late_ends_no_life() -> None:
