@@ -234,8 +234,11 @@ class FinalLogs:
         return {offset: value for offset, value in kept.items() if offset not in removed}
 
     def _content(self, name: str, reader: LogReader) -> dict[int, str]:
-        """Returns the values that a compacted log had before compaction, by offset; nothing for other logs."""
-        if not self._logs.is_compacted(name):
+        """Returns the values that a compacted log had before compaction, by offset; nothing for other logs.
+
+        Nor of one that is judged no further: what was cut off and written again since would be there twice.
+        """
+        if not self._logs.is_compacted(name) or self._jury.ghost.partition(name).unjudged:
             return {}
         marks = self._logs.whole(self._leader(name), name, [place.mark for place in reader.places])
         taken = self._logs.content(name, marks)
