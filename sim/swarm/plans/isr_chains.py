@@ -145,7 +145,9 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
         held_ms = _setting(ground, _SESSION) + choices.pick((900, 2_000), "held longer")
     link = choices.pick(("L -> controller",) * 4 + ("controller -> L",), "kept back")
     clog: Part = {"clog": link, "only": "AlterPartition", "for": "8s"}
-    unheard: list[Part] = [{"cut": "F -> L", "for": "4s"}] if choices.chance(60, "unheard") else []
+    unheard: list[Part] = []
+    if "stop" in fate and choices.chance(70, "unheard"):
+        unheard, fate, held_ms = [{"cut": "F -> L", "for": "5s"}], fate | {"down": "300ms"}, 4_000
     return [
         {"pick": f"leader({partition})", "as": "L"},
         # A new life of the follower is out of the in-sync set, and joins again.
