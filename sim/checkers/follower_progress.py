@@ -155,12 +155,12 @@ class LeaderAccount:
 class FollowerProgress:
     """Judges what leaders know of their followers by the fetches that they answered, and how high they commit.
 
-    A leader epoch begins without any progress (ISR-8). A fetch counts if it is neither refused nor found to diverge
-    (LED-6); a member that the controller removed without being asked is not caught up before another fetch. A step
-    that lets the high watermark rise, as the election of one who waits for nobody does, lets it rise as far as the
-    members and those about to join allow (HWM-1, HWM-5). Nothing is appended for all in-sync replicas where these are
-    too few to commit it (PRO-2). A proposal names each follower in the life whose fetch has counted last, whatever the
-    metadata says of it since (ISR-4, KIP-903).
+    A leader epoch begins without any progress, and with the members of the ISR as caught up (ISR-8). A fetch counts if
+    it is neither refused nor found to diverge (LED-6); a member that the controller removed without being asked is not
+    caught up before another fetch. A step that lets the high watermark rise, as the election of one who waits for
+    nobody does, lets it rise as far as the members and those about to join allow (HWM-1, HWM-5). Nothing is appended
+    for all in-sync replicas where these are too few to commit it (PRO-2). A proposal names each follower in the life
+    whose fetch has counted last, whatever the metadata says of it since (ISR-4, KIP-903).
     """
 
     name = "follower-progress"
@@ -187,7 +187,7 @@ class FollowerProgress:
         if account is None or token is not leader or account.state.leader_epoch != state.leader_epoch:
             begun = LeaderAccount(state)
             if step.is_new:
-                self._judge_new(key, state)
+                self._judge_new(key, state, step)
             if step.is_new and not step.is_long:
                 self._judge_due(key, state, begun.due(state, state.own_end_offset, step.now_ms))
             self._accounts[key] = (leader, begun)
@@ -205,8 +205,14 @@ class FollowerProgress:
             self._judge_due(key, state, account.due(state, own_end, step.now_ms))
         account.state = state
 
-    def _judge_new(self, key: tuple[int, int, str], state: LeaderState) -> None:
+    def _judge_new(self, key: tuple[int, int, str], state: LeaderState, step: StepSeen) -> None:
         for broker, progress in state.followers.items():
+            caught_up_ms = step.now_ms if broker in state.committed else NEVER_MS
+            if not step.is_long and progress.caught_up_ms != caught_up_ms:
+                due = _text(progress._replace(caught_up_ms=caught_up_ms))
+                self._report(
+                    self.name, key, state, f"begins with {_text(progress)} of broker {broker}, not {due}"
+                )
             if progress.log_end_offset >= 0:
                 what = f"begins with broker {broker} at {progress.log_end_offset}, before its first fetch"
                 self._report(self.name, key, state, what)

@@ -59,6 +59,11 @@ WITHOUT_2_AT_6 = BOTH_AT_4._replace(
     log_end_offset=6, own_end_offset=6,
 )  # fmt: skip
 
+NEXT_EPOCH = BEGIN._replace(leader_epoch=4, followers={2: Progress(-1, 30, -1), 3: Progress(-1, 30, -1)})
+TWO_BEGIN = NEXT_EPOCH._replace(
+    committed=frozenset([1, 2]), followers={2: Progress(-1, 30, -1), 3: Progress(-1, NEVER_MS, -1)}
+)
+
 # The controller has removed both members.
 ALONE = (
     BEGIN._replace(partition_epoch=6, committed=frozenset([1]), followers={
@@ -138,8 +143,9 @@ PASSES: dict[str, Story] = {
     ],
     "or cannot commit, as too few are in sync": [(ALONE[0], StepSeen(0, is_new=True))],
     "another leader epoch knows nothing": [
-        BEGUN, BOTH_FETCHED, (BEGIN._replace(leader_epoch=4), StepSeen(30, is_new=True)),
+        BEGUN, BOTH_FETCHED, (NEXT_EPOCH, StepSeen(30, is_new=True)),
     ],
+    "who is not in sync has never been caught up": [(TWO_BEGIN, StepSeen(30, is_new=True))],
 }  # fmt: skip
 
 FAILS: dict[str, tuple[str, Story]] = {
@@ -147,6 +153,13 @@ FAILS: dict[str, tuple[str, Story]] = {
         "enough-to-append",
         [BEGUN, ALONE, (ALONE[0]._replace(log_end_offset=5, own_end_offset=5),
                         StepSeen(30, has_appended=True, is_for_all=True))],
+    ),
+    "who is not in sync begins as caught up": (
+        "follower-progress",
+        [(NEXT_EPOCH._replace(committed=frozenset([1, 2])), StepSeen(30, is_new=True))],
+    ),
+    "a member does not begin as caught up": (
+        "follower-progress", [(TWO_BEGIN._replace(committed=frozenset([1, 2, 3])), StepSeen(30, is_new=True))],
     ),
     "a fetch that was refused has counted": (
         "follower-progress", [BEGUN, (BEGIN._replace(followers={2: AT_4, 3: UNHEARD}), StepSeen(10))],
