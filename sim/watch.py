@@ -41,8 +41,7 @@ from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.forwarding import FORWARDED, ForwardedRequests
 from sim.checkers.ghost import NO_END
 from sim.checkers.observers import Observers
-from sim.checkers.offline_names import NAME as OFFLINE_NAMES
-from sim.checkers.offline_names import offline_findings
+from sim.checkers.offline_names import OfflineNames
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.present_lives import PresentLives
 from sim.checkers.producer_ids import ProducerIdsOnce
@@ -103,6 +102,7 @@ class Watch:
         self._places = CallPlaces(witness.jury)
         self._bootstraps = BootstrapsInTurn(witness.jury)
         self._adopted = AdoptedMarks(witness.jury)
+        self._offline = OfflineNames(witness.jury)
         self._reported_excuses = 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
@@ -119,6 +119,10 @@ class Watch:
             elif observe.kind == "isr.proposed":
                 values = dict(observe.fields)
                 self._lookout.on_proposed(str(values["topic_partition"]), str(values["isr"]).split(","))
+            elif observe.kind == "replica.offline" and isinstance(shell.core, Broker):
+                topic, _, number = str(dict(observe.fields)["topic_partition"]).rpartition("-")
+                life = (shell.node_id, shell.life_number)
+                self._offline.on_offline(life, TopicPartition(topic, int(number)), shell.core.image)
             elif observe.kind == "log.uncleanable":
                 self._on_uncleanable(shell, dict(observe.fields))
         self._witness.on_observes(shell, observes)
@@ -265,8 +269,8 @@ class Watch:
             client = (shell.name, shell.life_number)
             self._bootstraps.on_sent(client, effect, target, shell.address_count)
         if isinstance(effect.body, BrokerHeartbeatRequest) and isinstance(shell.core, Broker):
-            for what in offline_findings(effect.body, shell.core.image, shell.core.applied_offset):
-                self._jury.report(OFFLINE_NAMES, what)
+            life, core = (shell.node_id, shell.life_number), shell.core
+            self._offline.on_sent(life, effect.body, core.image, core.applied_offset, core.replicas())
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         self._calls.on_accepted(shell, exchange)
@@ -338,6 +342,7 @@ class Watch:
         self._unanswered.on_end(shell.name)
         self._leaders.on_end(shell.node_id)
         self._adopted.on_end(shell.node_id)
+        self._offline.on_end(shell.node_id)
         if shell.node_id != CONTROLLER_ID and in_order:
             self._witness.on_stopped(shell.node_id)
         if shell.node_id != CONTROLLER_ID and not in_order:
