@@ -128,6 +128,10 @@ class Marks:
         """Lower a high watermark above the log end to it, and refresh its place after a roll or truncation (AP15)."""
         if self.high_watermark >= self._local.log_end_offset:
             self.set_high_watermark(self._local.log_end)
+        elif self._high_watermark_place.segment_base_offset > self._local.segments.active.base_offset:
+            # A roll above a gap has put the place into a segment that a truncation into the gap has deleted. All of the
+            # segment before would count as committed. Kafka keeps the place.
+            self._high_watermark_place = LogOffsetMetadata(self.high_watermark)
 
     @property
     def last_stable_offset(self) -> int:

@@ -246,3 +246,16 @@ def test_a_new_configuration_holds_from_then_on() -> None:
     log.update_config(LogConfig(segment_bytes=2 * SIZE, segment_index_bytes=1200))
     append_each(log, 3)
     assert log.local.segments.base_offsets == [0, 2, 4]
+
+
+def test_rd11_a_truncation_into_a_gap_forgets_the_place_of_the_high_watermark_after_the_gap() -> None:
+    log = open_log(new_file_system(), ROOMY)
+    log.append_as_follower(batch(0, 3), leader_epoch=0, now_ms=NOW_MS)
+    log.marks.update_high_watermark(3)
+    # The follower's next batch begins at offset 5.
+    log.flushes.roll(5, now_ms=NOW_MS)
+    log.append_as_follower(batch(5), leader_epoch=0, now_ms=NOW_MS)
+    log.truncate_to(4, now_ms=NOW_MS)
+    log.append_as_follower(batch(4), leader_epoch=0, now_ms=NOW_MS)
+    committed = log.read(0, max_size=1000, isolation=Isolation.HIGH_WATERMARK)
+    assert offsets_in(committed.records) == [0, 1, 2]
