@@ -40,8 +40,8 @@ class LeaderEpochCache:
     """The epochs of one log, in memory and in the checkpoint file at `path`, created empty when missing.
 
     `schedule` is called after a truncation, which a later `flush` must write to disk. `last_epoch` is the latest
-    epoch, -1 when there is none: a loop over batches compares with it and calls `assign` only where the epoch
-    changes. Raises CorruptCheckpoint from the constructor.
+    epoch, -1 when there is none, and `last_start` its start offset: a loop over batches compares with them and calls
+    `assign` only where something changes. Raises CorruptCheckpoint from the constructor.
     """
 
     __slots__ = (
@@ -49,10 +49,10 @@ class LeaderEpochCache:
         "_epochs",
         "_file_system",
         "_is_dirty",
-        "_last_start",
         "_schedule",
         "_starts",
         "last_epoch",
+        "last_start",
     )
 
     def __init__(
@@ -63,7 +63,7 @@ class LeaderEpochCache:
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.last_epoch = UNDEFINED_EPOCH
-        self._last_start = UNDEFINED_OFFSET
+        self.last_start = UNDEFINED_OFFSET
         self._is_dirty = False
         # One by one: this corrects a file whose entries are out of order (EP1).
         for epoch, start_offset in self._checkpoint.read():
@@ -96,7 +96,7 @@ class LeaderEpochCache:
 
     @property
     def latest_entry(self) -> EpochEntry | None:
-        return EpochEntry(self.last_epoch, self._last_start) if self._epochs else None
+        return EpochEntry(self.last_epoch, self.last_start) if self._epochs else None
 
     @property
     def earliest_entry(self) -> EpochEntry | None:
@@ -147,7 +147,7 @@ class LeaderEpochCache:
         entries in memory have changed then, the file has the old ones or the new ones. If only a descriptor is missing,
         those in memory are the old ones: the next call writes the file again.
         """
-        if epoch == self.last_epoch and start_offset >= self._last_start and epoch >= 0:
+        if epoch == self.last_epoch and start_offset >= self.last_start and epoch >= 0:
             return False
         before = self.entries
         self.note(epoch, start_offset)
@@ -171,18 +171,18 @@ class LeaderEpochCache:
         self._insert(epoch, start_offset)
         self._is_dirty = True
         assert self.last_epoch == epoch, (self.last_epoch, epoch)
-        assert self._last_start <= start_offset, (self._last_start, start_offset)
+        assert self.last_start <= start_offset, (self.last_start, start_offset)
 
     def truncate_from_end(self, end_offset: int) -> bool:
         """Drop the epochs that start at or above `end_offset`; none if `end_offset` is negative (EP6, EP8).
 
         Returns whether anything changed.
         """
-        if end_offset < 0 or self._last_start < end_offset:
+        if end_offset < 0 or self.last_start < end_offset:
             return False
-        assert self._starts[-1] == self._last_start, (self.path, self._starts, self._last_start)
+        assert self._starts[-1] == self.last_start, (self.path, self._starts, self.last_start)
         self._drop_from(bisect_left(self._starts, end_offset))
-        assert self._last_start < end_offset, (self.path, self._last_start, end_offset)
+        assert self.last_start < end_offset, (self.path, self.last_start, end_offset)
         self._note_change()
         return True
 
@@ -196,8 +196,8 @@ class LeaderEpochCache:
             return False
         del self._epochs[: index - 1], self._starts[: index - 1]
         self._starts[0] = start_offset
-        self._last_start = self._starts[-1]
-        assert self._last_start >= start_offset, (self.path, self._last_start, start_offset)
+        self.last_start = self._starts[-1]
+        assert self.last_start >= start_offset, (self.path, self.last_start, start_offset)
         assert len(self._epochs) == len(self._starts), (self.path, self._epochs, self._starts)
         self._note_change()
         return True
@@ -234,7 +234,7 @@ class LeaderEpochCache:
         assert path != self.path, path
         copy = LeaderEpochCache(file_system, path)
         copy._epochs, copy._starts = self._epochs[:], self._starts[:]
-        copy.last_epoch, copy._last_start = self.last_epoch, self._last_start
+        copy.last_epoch, copy.last_start = self.last_epoch, self.last_start
         copy._is_dirty = True
         # A change of one must not reach the other.
         assert copy._starts is not self._starts, path
@@ -244,7 +244,7 @@ class LeaderEpochCache:
         return EpochEntry(self._epochs[index], self._starts[index])
 
     def _insert(self, epoch: int, start_offset: int) -> None:
-        if epoch == self.last_epoch and start_offset >= self._last_start:
+        if epoch == self.last_epoch and start_offset >= self.last_start:
             return
         assert start_offset >= 0, (self.path, epoch, start_offset)
         # Both lists ascend, so the entries that contradict form a tail in each: the longer tail is dropped.
@@ -256,7 +256,7 @@ class LeaderEpochCache:
         self._drop_from(keep)
         self._epochs.append(epoch)
         self._starts.append(start_offset)
-        self.last_epoch, self._last_start = epoch, start_offset
+        self.last_epoch, self.last_start = epoch, start_offset
         assert len(self._starts) < 2 or self._starts[-2] < start_offset, (self.path, self._starts)
         assert len(self._epochs) < 2 or self._epochs[-2] < epoch, (self.path, self._epochs)
 
@@ -265,7 +265,7 @@ class LeaderEpochCache:
         assert 0 <= index, (self.path, index)
         del self._epochs[index:], self._starts[index:]
         self.last_epoch = self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
-        self._last_start = self._starts[-1] if self._starts else UNDEFINED_OFFSET
+        self.last_start = self._starts[-1] if self._starts else UNDEFINED_OFFSET
         assert len(self._epochs) == len(self._starts), (self.path, self._epochs, self._starts)
 
     def _note_change(self) -> None:

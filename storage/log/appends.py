@@ -260,8 +260,12 @@ class Appends:
             leader_epoch, epoch_starts = checked.leader_epoch, checked.epoch_starts
             if epoch_starts is not None:
                 self._note_epochs(epoch_starts)
-            elif leader_epoch != self._epochs.last_epoch or leader_epoch < 0:
-                # Otherwise the epoch is known already, and began at or below the log end, where a leader appends.
+            elif (
+                leader_epoch != self._epochs.last_epoch
+                # A follower's set that was refused may have begun after a gap.
+                or checked.first_offset < self._epochs.last_start
+                or leader_epoch < 0
+            ):
                 self._epochs.assign(leader_epoch, checked.first_offset)
             active, has_rolled = local.segments.last, False
             assert active is not None, "a log without a segment"

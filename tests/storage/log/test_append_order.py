@@ -242,6 +242,16 @@ def follow_above(log: PartitionLog, data: bytes) -> AppendInfo:
     return log.append_as_follower(data, leader_epoch=100, now_ms=NOW_MS, may_exceed_segment=True)
 
 
+def test_ap9_an_epoch_that_a_refused_set_noted_after_a_gap_begins_with_the_batch_that_is_written() -> None:
+    """Kafka too notes the epochs of a set before it looks at its size."""
+    log = open_log(new_file_system(), LogConfig(segment_bytes=300, segment_index_bytes=1200))
+    with pytest.raises(RecordBatchTooLarge):
+        follow(log, batch(1, value_bytes=300))
+    assert epochs(log) == [(0, 1)]
+    lead(log, produced())
+    assert epochs(log) == [(0, 0)]
+
+
 def test_ap10_the_whole_set_is_checked_against_segment_bytes() -> None:
     one = len(batch(0))
     log = open_log(new_file_system(), LogConfig(segment_bytes=2 * one, segment_index_bytes=1200))
