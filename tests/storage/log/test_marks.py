@@ -248,7 +248,7 @@ def test_a_new_configuration_holds_from_then_on() -> None:
     assert log.local.segments.base_offsets == [0, 2, 4]
 
 
-def test_rd11_a_truncation_into_a_gap_forgets_the_place_of_the_high_watermark_after_the_gap() -> None:
+def test_ap15_a_truncation_into_a_gap_forgets_the_place_of_the_high_watermark_after_the_gap() -> None:
     log = open_log(new_file_system(), ROOMY)
     log.append_as_follower(batch(0, 3), leader_epoch=0, now_ms=NOW_MS)
     log.marks.update_high_watermark(3)
