@@ -577,7 +577,8 @@ def lock_directory(file_system: FileSystem, directory: str) -> Lock:
 
 
 def _make_durable_directory(file_system: FileSystem, directory: str) -> None:
-    if not file_system.exists(directory):
+    # In one that is empty, the life that made it may have ended before the sync, or because it failed.
+    if not file_system.exists(directory) or not file_system.list(directory):
         file_system.make_directory(directory)
         file_system.sync_directory(dirname(directory))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from sim.disk import SimDisk
+from sim.disk.life import Life
 from storage.directory.manager import LogManager
 from storage.errors import DirectoryFailed, StorageError
 from tests.storage.directory.directories import DIRECTORY, TOPIC_ID, manager, started
@@ -86,3 +87,14 @@ def test_rt16_a_checkpoint_that_fails_after_a_truncation_refuses_the_append_and_
         append_each(log, 1)
     assert (log.log_end_offset, log.local.segments.active.size_bytes) == (2, size_bytes)
     assert log.online.reason is not None
+
+
+def test_ll1_the_name_of_a_directory_is_synced_by_the_next_start_if_the_first_sync_failed() -> None:
+    disk = new_disk()
+    # The first call makes the directory, the second makes its name durable.
+    disk.fail(2, errno.EIO)
+    with pytest.raises(DirectoryFailed):
+        manager(disk).load(NOW_MS)
+    append_each(started(disk).create("t", 0), 5)
+    disk.lose_power("none")
+    assert disk.file_system(Life()).exists(f"{DIRECTORY}/t-0")
