@@ -62,6 +62,7 @@ from sim.witness.leaders import LeaderWitness
 from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
 from sim.world.packets import Exchange
+from storage.disk.filesystem import dirname
 from storage.errors import StorageError
 
 # A constant, because a union written in a check would be built for each step.
@@ -368,7 +369,10 @@ def _maximal_isr(core: object, topic_partition: TopicPartition) -> tuple[int, ..
 
 
 def _is_without_disk(shell: Shell) -> bool:
-    """Whether every log directory has failed: such a broker has nothing left to serve, and ends."""
+    """Whether every log directory has failed, or could not be made: such a broker has nothing to serve, and ends."""
     if not isinstance(shell, Node):
         return False
-    return all(shell.disk.breaks(each) or shell.disk.refused(each) for each in shell.directories)
+    disk = shell.disk
+    return all(
+        disk.breaks(each) or disk.refused(each) or disk.refused(dirname(each)) for each in shell.directories
+    )

@@ -159,6 +159,14 @@ def test_a_broker_that_cannot_start_from_its_damaged_disk_gets_an_empty_one_at_t
 
 
 @pytest.mark.slow
+def test_a_broker_that_cannot_make_its_directory_on_an_empty_disk_is_back_when_syncs_work_again() -> None:
+    fails = "  - {at: 2s, fail_disk: broker 2, calls: syncs, for: 2s}\n"
+    result = run(fails + "  - {at: 2500ms, wipe_disk: broker 2, down: 30ms}\n")
+    assert has_line(result, "2.530 s", "broker-2", "cannot start: data: open failed: Input/output error")
+    assert has_line(result, "4.000 s", "start broker-2 again")
+
+
+@pytest.mark.slow
 def test_a_broker_that_still_stops_at_the_end_gets_an_empty_disk_where_it_cannot_start_from_its_own() -> None:
     rot = "  - {at: 4s, rot: broker 2, log: t/0, file: epochs, extent: sector}\n"
     result = run(rot + "  - {at: 5990ms, stop: broker 2, down: 300ms}\n")
