@@ -426,6 +426,19 @@ class Ghost:
             image.lost.update(dict.fromkeys(dropped))
             image.damage = sighting.damage or image.damage
             self._reconsider(partition)
+        elif sighting.damage:
+            self._note_holes(partition, image, before, sighting.damage)
+
+    def _note_holes(self, partition: PartitionGhost, image: Image, before: Chain, damage: str) -> None:
+        """Note what is missing before the end of a log: a disk that lied may lose any of its pages."""
+        held = before.between(max(before.start, image.chain.start), before.end)
+        missing = [mark for mark in held if image.chain.at(mark.base_offset) != mark]
+        if missing:
+            first = missing[0].base_offset
+            image.lost_from = first if image.lost_from is None else min(first, image.lost_from)
+            image.lost.update(dict.fromkeys(missing))
+            image.damage = damage
+            self._reconsider(partition)
 
     def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> None:
         image = partition.image(sighting.broker)

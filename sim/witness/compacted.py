@@ -47,7 +47,7 @@ class CompactedPartition:
         reached = start
         for mark in marks:
             if mark.base_offset > reached:
-                found += self._filling(reached, mark.base_offset, told)
+                found += self._filling(reached, mark.base_offset, told, mark.epoch)
             found.append(self.original(mark, told))
             reached = mark.next_offset
         if end > reached:
@@ -64,15 +64,16 @@ class CompactedPartition:
                 return before
         return mark
 
-    def _filling(self, start: int, end: int, told: Sequence[Chain]) -> list[Mark]:
+    def _filling(self, start: int, end: int, told: Sequence[Chain], epoch: int | None = None) -> list[Mark]:
+        """Returns the batches of the hole, of no later epoch than `epoch`, that of what follows it; [] if unknown."""
         for chain in self._sources(told):
             between = chain.between(start, end)
-            if between and between[0].base_offset == start and between[-1].next_offset == end:
+            if _fills(between, start, end, epoch):
                 return between
         # A log that was cut inside a batch goes on at the cut (RT9): nobody has what is below its leader's log start.
         for chain in self._sources(told):
             between = chain.between(chain.start, end) if chain.start > start else []
-            if between and between[0].base_offset == chain.start and between[-1].next_offset == end:
+            if _fills(between, chain.start, end, epoch):
                 return between
         return []
 
@@ -195,3 +196,10 @@ class CompactedPartition:
             later.key == record.key and later.offset > record.offset
             for later in self.content(excused).values()
         )
+
+
+def _fills(marks: Sequence[Mark], start: int, end: int, epoch: int | None) -> bool:
+    """Whether these batches go from `start` to `end` (exclusive) in epochs that may come before `epoch`."""
+    if not marks or marks[0].base_offset != start or marks[-1].next_offset != end:
+        return False
+    return epoch is None or marks[-1].epoch <= epoch

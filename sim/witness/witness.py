@@ -171,6 +171,8 @@ class Witness:
         self._created: dict[str, Created] = {}
         # When a replica went offline or was removed, and in which epoch, by broker and partition.
         self._gone: dict[tuple[int, str], tuple[int, int]] = {}
+        # The partitions that a broker led when it died, until its next start.
+        self._led_last: set[tuple[int, str]] = set()
         # The node that began to lead last, and its epoch, by partition.
         self._leaders: dict[str, tuple[Member, int]] = {}
         self.lives = logs.lives
@@ -445,7 +447,10 @@ class Witness:
             reader.power_lost()
             start, found = reader.base_offset(), reader.read_all()
             # The step in which it died may have appended batches of which nobody was told.
-            end = self.jury.ghost.partition(partition).image(broker).chain.end
+            image = self.jury.ghost.partition(partition).image(broker)
+            end = image.chain.end
+            if image.leads:
+                self._led_last.add((broker, partition))
             self._logs.remember(partition, reader, [mark for mark in found if mark.base_offset >= end])
             marks = self._logs.whole(broker, partition, found, start)
             recovery_point = self._logs.recovery_point(broker, self._names[partition])
@@ -489,6 +494,10 @@ class Witness:
             removed_end = self._logs.removed_end(broker, partition, marks, start)
             self.jury.see(Loaded(broker, partition, marks, unsound, start, removed_end))
             self._logs.judge_compaction(broker, partition)
+            if (broker, partition) in self._led_last:
+                # Consumers may have read what a compaction left of which nobody was told.
+                self._logs.leads(broker, partition)
+                self._led_last.discard((broker, partition))
 
     def _judge_recovery(self, broker: int, partition: str, reader: LogReader) -> None:
         """Report damage that a start had to cut off, in a partition that is judged no further because of rot."""

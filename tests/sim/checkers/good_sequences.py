@@ -44,6 +44,7 @@ from tests.sim.checkers.stories import (
     SHRINK,
     SHRUNK,
     P,
+    appended_everywhere,
     led,
     mark,
     marks,
@@ -87,6 +88,12 @@ GOOD: dict[str, list[Sighting]] = {
     "a disk that lied about its syncs loses records below the recovery point": [
         *QUIET,
         Died(2, P, True, marks(0, 3), 0, "the disk lied", recovery_point=5),
+    ],
+    "a disk that lied loses records before the last one of its log, which the leader counted": [
+        *QUIET,
+        *appended_everywhere(5, 7),
+        Died(2, P, True, (*marks(0, 5), *marks(6, 7)), 0, "the disk lied", recovery_point=5),
+        HighWatermark(1, P, 0, 7, True),
     ],
     "a broker stops in order, its machine loses power, and all is there": [
         *QUIET,

@@ -198,6 +198,14 @@ def test_what_the_truth_has_lost_is_put_back_from_what_the_replica_told() -> Non
         assert after_unclean_election.whole(replica.marks(), 0, [Chain(), told]) == tuple(told.marks)
 
 
+def test_a_hole_is_not_filled_with_batches_of_a_later_epoch_than_what_follows_it() -> None:
+    """After two unclean elections the committed log has other records there than the leader that is copied."""
+    replica = Replica(APPENDED[1], APPENDED[2])
+    leader = Chain(marks_of(b"".join(APPENDED)))
+    later = Chain([mark._replace(epoch=1) for mark in leader.marks])
+    assert CompactedPartition(later).whole(replica.marks(), 0, [Chain(), leader]) == tuple(leader.marks)
+
+
 def test_a_log_that_was_cut_where_compaction_left_nothing_ends_at_the_cut() -> None:
     replica = Replica(APPENDED[0])
     told = Chain(marks_of(APPENDED[0] + APPENDED[1]))
