@@ -14,6 +14,7 @@ checks raise ClusterError with Kafka's code.
 | leader epoch | `check_leader_epoch`, `is_same_leader_epoch`, `is_newer_leader_epoch` |
 | leader epoch of a proposal | `check_proposal_of_leader_epoch`, `check_proposal_not_ahead` |
 | topic id and leader epoch | `is_same_log` |
+| proposals of one leader epoch | `check_proposal_is_latest` |
 | partition epoch | `check_proposal_builds_on`, `is_older_partition_epoch`, `is_newer_partition_epoch` |
 """
 
@@ -170,6 +171,19 @@ def check_proposal_builds_on(topic_partition: TopicPartition, named: int, curren
     if named < current:
         raise ClusterError(
             ErrorCode.INVALID_UPDATE_VERSION, f"{topic_partition} is at partition epoch {current}"
+        )
+
+
+def check_proposal_is_latest(topic_partition: TopicPartition, attempt: int, decided: int) -> None:
+    """Refuses a copy of a proposal that is decided, or one that the leader sent before it.
+
+    Its leader may have taken a proposal back that was refused. A copy of that may be acceptable when it comes late, and
+    the controller would then count on a member of which the leader does not know.
+    """
+    if attempt <= decided:
+        raise ClusterError(
+            ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+            f"{topic_partition}: proposal {attempt} comes after {decided} was decided",
         )
 
 

@@ -450,7 +450,11 @@ class IsrMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterPartitionRequest:
-    """The leader proposes a new ISR to replace the one of `partition_epoch` (KIP-497)."""
+    """The leader proposes a new ISR to replace the one of `partition_epoch` (KIP-497).
+
+    `attempt` is how many proposals it had sent in this leader epoch before, from 0 on: a copy that comes late is told
+    from what was sent after it.
+    """
 
     header: Header | None = None
     broker_id: int
@@ -460,6 +464,7 @@ class AlterPartitionRequest:
     leader_epoch: int
     partition_epoch: int
     new_isr: tuple[IsrMember, ...]
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

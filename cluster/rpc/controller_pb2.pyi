@@ -82,7 +82,7 @@ class IsrMember(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
 class AlterPartitionRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "topic_partition", "leader_epoch", "partition_epoch", "new_isr", "topic_id", "header")
+    __slots__ = ("broker_id", "broker_epoch", "topic_partition", "leader_epoch", "partition_epoch", "new_isr", "topic_id", "attempt", "header")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     TOPIC_PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -90,6 +90,7 @@ class AlterPartitionRequest(_message.Message):
     PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
     NEW_ISR_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     HEADER_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
@@ -98,8 +99,9 @@ class AlterPartitionRequest(_message.Message):
     partition_epoch: int
     new_isr: _containers.RepeatedCompositeFieldContainer[IsrMember]
     topic_id: str
+    attempt: int
     header: _common_pb2.Header
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topic_partition: _Optional[_Union[_common_pb2.TopicPartition, _Mapping]] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., new_isr: _Optional[_Iterable[_Union[IsrMember, _Mapping]]] = ..., topic_id: _Optional[str] = ..., header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ...) -> None: ...
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., topic_partition: _Optional[_Union[_common_pb2.TopicPartition, _Mapping]] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., new_isr: _Optional[_Iterable[_Union[IsrMember, _Mapping]]] = ..., topic_id: _Optional[str] = ..., attempt: _Optional[int] = ..., header: _Optional[_Union[_common_pb2.Header, _Mapping]] = ...) -> None: ...
 
 class AlterPartitionResponse(_message.Message):
     __slots__ = ("topic_partition", "error", "leader", "leader_epoch", "partition_epoch", "isr")

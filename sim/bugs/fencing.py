@@ -19,6 +19,7 @@ _CHECKS: Mapping[str, str] = {
     "check_names_itself": "A broker may name another sender in its header than in its request, or none.",
     "check_topic_id": "A leader counts what a follower copied for a deleted topic of the same name (C1, KIP-516).",
     "check_known_topic_id": "The leader of a deleted topic changes the ISR of the next one of its name (KIP-516).",
+    "check_proposal_is_latest": "A copy of a refused proposal is accepted when it comes late.",
     "check_proposal_not_ahead": "A controller that lags decides about a partition (KAFKA-14154).",
 }
 # Each request of an earlier life names its broker epoch and its incarnation; a proposal of an older leader epoch names

@@ -76,6 +76,11 @@ CASES: dict[str, list[tuple[tuple[object, ...], ErrorCode | bool | None]]] = {
         ((T0, 8, 9), ErrorCode.INVALID_UPDATE_VERSION),
         ((T0, 9, 9), None),
     ],
+    "check_proposal_is_latest": [
+        ((T0, 0, 1), ErrorCode.DUPLICATE_SEQUENCE_NUMBER),
+        ((T0, 1, 1), ErrorCode.DUPLICATE_SEQUENCE_NUMBER),
+        ((T0, 2, 1), None),
+    ],
     "is_same_life": [((6, 7), False), ((7, 7), True)],
     "is_same_incarnation": [(("a", "b"), False), (("a", "a"), True)],
     "is_same_topic": [((OLD, NEW), False), ((NEW, NEW), True)],

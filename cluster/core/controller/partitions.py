@@ -6,6 +6,8 @@ decisions in a row never build on the same state (KAFKA-13173). Kafka: Replicati
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from cluster.core import fencing
 from cluster.core.controller.decisions import Decision
 from cluster.core.controller.elections import Election, IsActive, LeaderElection
@@ -24,6 +26,13 @@ from cluster.core.metadata.records import LEADER_UNCHANGED, PartitionChangeRecor
 UNCLEAN_ELECTION_CONFIG = "unclean.leader.election.enable"
 
 
+class Decided(NamedTuple):
+    """The last proposal that was decided about a partition: whose, by topic id, broker epoch and leader epoch."""
+
+    sender: tuple[str, int, int]
+    attempt: int
+
+
 class PartitionControl:
     """Decides about partitions on the pending image; each check of a proposal (CTL-1) is a method.
 
@@ -36,6 +45,8 @@ class PartitionControl:
         # By broker: its partitions in log directories that failed, as its last heartbeat said (KIP-858). They are not
         # in the log, because a restarted controller learns of them with the next heartbeat.
         self.offline: dict[int, frozenset[OfflinePartition]] = {}
+        # The last proposal of each partition. No copy of an earlier one outlives the connections of this process.
+        self._decided: dict[TopicPartition, Decided] = {}
 
     @property
     def image(self) -> MetadataImage:
@@ -51,6 +62,7 @@ class PartitionControl:
         self.check_sender_leads(request, partition)
         self.check_partition_epoch(request, partition)
         self.check_isr_is_of_replicas(request, partition)
+        self.check_is_latest(request)
         self.check_members_eligible(request)
         wanted = {member.broker_id for member in request.new_isr}
         isr = tuple(replica for replica in partition.replicas if replica in wanted)
@@ -119,6 +131,19 @@ class PartitionControl:
                 ErrorCode.INVALID_REQUEST,
                 f"{request.topic_partition}: an ISR has the leader and only replicas, each once, not {members}",
             )
+
+    def check_is_latest(self, request: AlterPartitionRequest) -> None:
+        """Refuses what the leader sent before a proposal that is decided; from here on this one is."""
+        sender = request.topic_id, request.broker_epoch, request.leader_epoch
+        decided = self._decided.get(request.topic_partition)
+        latest = -1 if decided is None or decided.sender != sender else decided.attempt
+        fencing.check_proposal_is_latest(request.topic_partition, request.attempt, latest)
+        self._decided[request.topic_partition] = Decided(sender, request.attempt)
+
+    def forget_proposals(self, topic: TopicImage) -> None:
+        """Drops what is known of the proposals of a topic that is deleted: its id refuses them from now on."""
+        for number in range(len(topic.partitions)):
+            self._decided.pop(TopicPartition(topic.name, number), None)
 
     def check_members_eligible(self, request: AlterPartitionRequest) -> None:
         """Refuses a member that is not active, or not in the life that the leader saw fetching (KIP-841, KIP-903)."""

@@ -90,6 +90,7 @@ class TopicControl:
 
     def delete(self, request: DeleteTopicRequest) -> Decision:
         topic = self._known(request.name)
+        self.partitions.forget_proposals(topic)
         record = RemoveTopicRecord(name=topic.name, topic_id=topic.topic_id)
         return Decision(reply=DeleteTopicResponse(), records=(record,))
 

@@ -103,7 +103,9 @@ class IsrChanges:
                 IsrMember(broker_id=member, broker_epoch=leader.member_epoch(member, own_epoch))
                 for member in sorted(proposal.proposed)
             ),
+            attempt=leader.proposals_sent,
         )
+        leader.proposals_sent += 1
 
         def then(at_ms: int, body: ResponseBody | TransportError) -> None:
             self._on_answer(at_ms, replica, leader, proposal, body)

@@ -58,6 +58,8 @@ class Leader:
         self.adopt_replicas(registration.replicas, now_ms)
         # The call of the AlterPartition in flight.
         self.proposal_call: int | None = None
+        # How many were sent.
+        self.proposals_sent = 0
 
     def adopt_replicas(self, replicas: Iterable[int], now_ms: int) -> None:
         """Takes over the assigned replicas; those that are known already keep their progress.

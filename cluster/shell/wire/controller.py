@@ -142,6 +142,7 @@ def alter_partition_request_to_wire(value: AlterPartitionRequest) -> controller_
             controller_pb2.IsrMember(broker_id=member.broker_id, broker_epoch=member.broker_epoch)
             for member in value.new_isr
         ],
+        attempt=value.attempt,
     )
 
 
@@ -159,6 +160,7 @@ def alter_partition_request_from_wire(message: controller_pb2.AlterPartitionRequ
             IsrMember(broker_id=member.broker_id, broker_epoch=member.broker_epoch)
             for member in message.new_isr
         ),
+        attempt=message.attempt,
     )
 
 

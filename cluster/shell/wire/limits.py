@@ -246,6 +246,7 @@ REQUEST_BOUNDS: dict[type, Mapping[str, Bound]] = {
         "leader_epoch": EPOCH_OR_NONE,
         "partition_epoch": EPOCH_OR_NONE,
         "new_isr": Many(ISR_MEMBER, MAX_REPLICAS),
+        "attempt": Whole(0, LONG_MAX),
     },
     messages.FetchMetadataRequest: {
         "header": Optional(HEADER),

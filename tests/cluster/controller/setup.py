@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 
 from cluster.core.controller.config import ControllerConfig
 from cluster.core.controller.controller import Controller
@@ -48,6 +49,8 @@ class ControllerBench:
         self.timers: dict[str, int] = {}
         self.seen: list[Effect] = []
         self._next_call = 0
+        # Of all leaders.
+        self._attempts = count()
         self.controller = self._start()
 
     def _start(self) -> Controller:
@@ -218,6 +221,7 @@ class ControllerBench:
         member_epochs: dict[int, int] | None = None,
         topic_partition: TopicPartition = T0,
         topic_id: str | None = None,
+        attempt: int | None = None,
     ) -> AlterPartitionResponse:
         """Ask for a change of the ISR by default as a leader that knows the present state."""
         image = self.controller.image
@@ -236,6 +240,7 @@ class ControllerBench:
                     IsrMember(broker_id=each, broker_epoch=epochs.get(each, image.broker_epoch(each)))
                     for each in isr
                 ),
+                attempt=next(self._attempts) if attempt is None else attempt,
             )
         )
         assert isinstance(answer, AlterPartitionResponse)

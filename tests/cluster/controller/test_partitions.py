@@ -74,6 +74,27 @@ def test_ctl1_member_of_another_incarnation_may_not_join(bench: ControllerBench)
     assert answer.error is ErrorCode.INELIGIBLE_REPLICA
 
 
+def test_isr6_a_late_copy_of_a_refused_proposal_is_refused_again(bench: ControllerBench) -> None:
+    """The leader has taken it back; the next proposal of the same members is another one."""
+    bench.fence(3)
+    assert bench.alter(1, 2, 3, attempt=4).error is ErrorCode.INELIGIBLE_REPLICA
+    bench.heartbeat(3)
+    for attempt in (3, 4):
+        assert bench.alter(1, 2, 3, attempt=attempt).error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert bench.alter(1, 2, 3, attempt=5).error is ErrorCode.NONE
+
+
+def test_isr6_the_proposals_of_a_new_leader_epoch_and_of_another_topic_are_counted_anew(
+    bench: ControllerBench,
+) -> None:
+    assert bench.alter(1, 2, attempt=9).error is ErrorCode.NONE
+    bench.create("u", assignment=((1, 2, 3),))
+    assert bench.alter(1, 2, topic_partition=TopicPartition("u", 0), attempt=0).error is ErrorCode.NONE
+    bench.fence(1)
+    assert bench.partition().leader == 2
+    assert bench.alter(2, sender=2, attempt=0).error is ErrorCode.NONE
+
+
 def test_refused_change_leaves_the_partition(bench: ControllerBench) -> None:
     before = bench.partition()
     bench.alter(1, 2, 3, member_epochs={3: 0})
