@@ -60,9 +60,17 @@ class TopicLives:
         present = self._present.get(_topic_of(partition))
         return present is None or (present != NO_LIFE and written_id in (None, text_topic_id(present)))
 
-    def note_acknowledged(self, broker: int, partition: str, value: str) -> None:
-        """Note in which life of the topic a value was acknowledged last."""
-        self._acknowledged[value] = self._held.get((broker, partition), NO_LIFE)
+    def is_named(self, partition: str, topic_id: str) -> bool:
+        """Whether a request that names `topic_id`, or none, may be about the topic that has the name now."""
+        present = self._present.get(_topic_of(partition))
+        return present is None or topic_id in ("", present)
+
+    def note_acknowledged(self, broker: int, partition: str, value: str, topic_id: str = "") -> None:
+        """Note in which life of the topic a value was acknowledged last; `topic_id` as the request has it.
+
+        In the turn of the answer the broker's replica may have become one of the next topic.
+        """
+        self._acknowledged[value] = topic_id or self._held.get((broker, partition), NO_LIFE)
 
     def note_served(self, broker: int, partition: str, offset: int, value: str) -> None:
         self._served[partition, offset, value] = self._held.get((broker, partition), NO_LIFE)

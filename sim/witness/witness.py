@@ -540,7 +540,7 @@ class Witness:
             self.controller.on_answer(request, body, asked_us=exchange.asked_us)
         elif isinstance(request, ProduceRequest) and isinstance(body, ProduceResponse):
             self._note_acknowledged(node_id, request, body)
-            self._on_produced(node_id, request.acks, body)
+            self._on_produced(node_id, request, body)
         elif isinstance(request, FetchRequest) and isinstance(body, FetchResponse):
             self._fetches.on_answer(node_id, node.core, request, body)
             if request.replica_id < 0:
@@ -555,13 +555,15 @@ class Witness:
         for asked, answer in zip(request.partitions, body.partitions, strict=False):
             if answer.error is ErrorCode.NONE:
                 for _, value in values_of(asked.records):
-                    self.lives.note_acknowledged(broker, str(answer.topic_partition), value)
+                    self.lives.note_acknowledged(broker, str(answer.topic_partition), value, asked.topic_id)
 
-    def _on_produced(self, broker: int, acks: int, body: ProduceResponse) -> None:
-        for answer in body.partitions:
+    def _on_produced(self, broker: int, request: ProduceRequest, body: ProduceResponse) -> None:
+        acks = request.acks
+        for asked, answer in zip(request.partitions, body.partitions, strict=False):
             if answer.error is ErrorCode.NONE and answer.base_offset >= 0:
                 name = str(answer.topic_partition)
-                if not self.lives.is_present(broker, name):
+                is_named = self.lives.is_named(name, asked.topic_id)
+                if not is_named or not self.lives.is_present(broker, name):
                     continue
                 durable_on: tuple[int, ...] = ()
                 if acks == -1 and self.jury.ghost.partition(name).flush_promised:

@@ -107,6 +107,15 @@ def test_rt2_an_uncommitted_record_is_never_deleted() -> None:
     assert "committed are the records below 10" in judged(15, (9999, 9999))[0].what
 
 
+def test_rt2_what_two_jobs_of_one_step_have_deleted_is_judged_once() -> None:
+    """All of it may be lost, as after an unclean election; with the first job it is gone from what is known."""
+    jury = jury_of_15_records(5)
+    jury.ghost.partition("t-0").excused.update(dict.fromkeys(marks(5, 10)))
+    for _ in range(2):
+        jury.see(LogStarted(1, "t-0", 15, segments((1001, 0), (1001, 0), (1001, 0))))
+    assert not found_by_retention(jury)
+
+
 def test_epc9_a_follower_that_begins_again_begins_where_its_leaders_log_begins() -> None:
     # Broker 2, without a record, is elected uncleanly: none is committed any more. Then broker 1 leads again.
     led_again: list[Sighting] = [

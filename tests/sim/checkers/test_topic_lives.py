@@ -52,6 +52,15 @@ def test_only_what_the_present_topic_acknowledged_or_served_must_stay() -> None:
     assert not lives.was_read_from_present("t-0", 0, "old")
 
 
+def test_an_answer_is_of_the_topic_that_its_request_names() -> None:
+    """In the turn of the answer the broker's replica has become one of the next topic."""
+    lives = recreated()
+    lives.note_acknowledged(1, "t-0", "late", OLD)
+    assert not lives.was_acknowledged_by_present("t-0", "late")
+    assert not lives.is_named("t-0", OLD)
+    assert lives.is_named("t-0", NEW) and lives.is_named("t-0", "") and lives.is_named("u-0", OLD)
+
+
 def test_a_value_that_both_acknowledged_must_be_in_the_present_topic() -> None:
     lives = recreated()
     lives.note_acknowledged(1, "t-0", "old")
