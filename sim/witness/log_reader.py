@@ -255,8 +255,8 @@ class LogReader:
     def truncated(self, offset: int) -> None:
         """Forget every batch that holds `offset` or a later one, because the log has dropped it."""
         if self._is_compacted:
+            # What it has appended since, in the same step, is read again later.
             self.read_all()
-            return
         places = self.places
         assert self._durable_count <= len(places), (self.directory, self._durable_count, len(places))
         keep = places.index_of(offset, _base_offset_of)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from sim.witness.log_reader import DiskEye, LogReader
@@ -17,11 +19,11 @@ def batch(offset: int, value: bytes = b"v") -> bytes:
 class Log:
     """A log on a disk of its own, and a reader of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_compacted: bool = False) -> None:
         self.disk = SimDisk(Draws(1), lambda: 0)
         self.file_system = self.disk.file_system(Life())
         self.file_system.make_directory("data/t-0")
-        self.reader = LogReader(DiskEye(self.disk), "data/t-0")
+        self.reader = LogReader(DiskEye(self.disk), "data/t-0", is_compacted=is_compacted)
 
     def append(self, base_offset: int, *batches: bytes, name: str = "") -> None:
         """Append to the segment of that base offset, and make all durable."""
@@ -59,6 +61,18 @@ def test_after_a_cut_the_files_after_it_are_read_again() -> None:
     assert log.read() == []
     log.append(1, batch(1, b"other"))
     assert log.read() == [1]
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_what_a_step_has_appended_after_its_cut_is_new(*, is_compacted: bool) -> None:
+    """A follower cuts its log to where the records begin that it gets, and appends them, before anybody looks."""
+    log = Log(is_compacted=is_compacted)
+    log.append(9, batch(9))
+    assert log.read() == [9]
+    log.file_system.unlink(f"data/t-0/{9:020d}.log")
+    log.append(8, batch(8), batch(9, b"other"))
+    log.reader.truncated(8)
+    assert log.read() == [8, 9]
 
 
 def test_batches_that_have_moved_to_another_file_are_found_there() -> None:
