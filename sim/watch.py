@@ -329,6 +329,10 @@ class Watch:
         if reason != "shutdown" and not is_damaged and not _is_without_disk(shell):
             self._jury.report("no-failure", f"{shell.name} stopped by itself: {reason}")
 
+    def on_power_loss(self, shell: Shell) -> None:
+        if shell.node_id != CONTROLLER_ID:
+            self._witness.on_power_loss(shell.node_id)
+
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         """Receives the end of a node's life: its disk is read again then."""
         if shell.node_id == CONTROLLER_ID:

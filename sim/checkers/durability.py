@@ -38,7 +38,11 @@ class RecoveryPointIsDurable(Checker):
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> str | None:
         image = partition.image(sighting.broker)
         left_end = max(Chain(sighting.marks, sighting.start).end, sighting.removed_end)
-        if not sighting.lost_power or sighting.damage or image.damage or left_end >= image.chain.end:
+        if not sighting.lost_power or sighting.damage or image.damage:
+            return None
+        # The step in which it died may have cut the log, of which nobody was told.
+        held_end = image.chain.end if sighting.held_end is None else min(image.chain.end, sighting.held_end)
+        if left_end >= held_end:
             return None
         if sighting.recovery_point > left_end:
             return (

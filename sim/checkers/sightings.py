@@ -314,6 +314,8 @@ class Died(NamedTuple):
     recovery_point: int = -1
     # Compaction had removed all records from the end of `marks` up to here (exclusive); 0 if none.
     removed_end: int = 0
+    # The end (exclusive) of the log in the page cache that a power loss took: what the process had left.
+    held_end: int | None = None
 
 
 class FlushNoted(NamedTuple):

@@ -54,6 +54,9 @@ class NodeWatcher(Watcher, Protocol):
     def on_metadata(self, node: Node) -> None:
         """Receives a node after a step in which its metadata may have changed."""
 
+    def on_power_loss(self, shell: Shell) -> None:
+        """Receives a node whose process is dead and whose page cache is about to be lost; `on_end` follows."""
+
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         """Receives the end of a life, after the disk has lost what a power loss takes."""
 
@@ -237,6 +240,7 @@ class Node(Shell):
         self._end(Ending.POWER)
 
     def _lose_cache(self, keep: PowerLoss) -> None:
+        self._node_watcher.on_power_loss(self)
         self.damage = DECEIVED if self.disk.deceives else ""
         self.is_damaged = self.is_damaged or bool(self.damage)
         self.disk.lose_power(keep)

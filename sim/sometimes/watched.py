@@ -112,6 +112,9 @@ class WatchedPoints:
             self._reached.note("broker-gave-up")
         self._watcher.on_stop(shell, reason)
 
+    def on_power_loss(self, shell: Shell) -> None:
+        self._watcher.on_power_loss(shell)
+
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         """Note the points of the end of a life, as it leaves the disk."""
         if not in_order and shell.node_id == CONTROLLER_ID:

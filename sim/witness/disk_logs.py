@@ -86,6 +86,12 @@ class DiskLogs:
             return -1
         return offsets.get((topic_partition.topic, topic_partition.partition), -1)
 
+    def held_end(self, broker: int, partition: str) -> int:
+        """Returns the end (exclusive) of the sound log as processes read it now, so with what is not synced."""
+        reader = self._new_reader(broker, partition)
+        reader.read_all()
+        return reader.places[-1].mark.next_offset if reader.places else 0
+
     def is_marked_clean(self, broker: int, partition: str) -> bool:
         """Whether the log is in a directory with the mark of an orderly stop."""
         directory = self.log_directory(broker, partition)

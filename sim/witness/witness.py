@@ -187,6 +187,8 @@ class Witness:
         self.reads_values = False
         # The recovery points with which logs wait for their next start, after the end of a process without an order.
         self._unrecovered: dict[tuple[int, str], int] = {}
+        # The ends of logs in a page cache that is about to be lost.
+        self._held_ends: dict[tuple[int, str], int] = {}
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
             "replica.appended": self._on_appended,
             "replica.high_watermark": self._on_high_watermark,
@@ -431,6 +433,12 @@ class Witness:
             epoch = -1 if replica.leader is None else replica.leader_epoch
             self.jury.see(Waits(node.node_id, partition, epoch, replica.log.high_watermark, appends))
 
+    def on_power_loss(self, broker: int) -> None:
+        """Read how far the logs of a dead process reach in the page cache that the power loss takes."""
+        for partition in self._names:
+            if self.lives.is_present(broker, partition):
+                self._held_ends[broker, partition] = self._logs.held_end(broker, partition)
+
     def on_died(self, broker: int, *, lost_power: bool, damage: str = "") -> None:
         """Read what a crash or a power loss left of each log, and show it; `damage` as in `Died`."""
         self._asked_at.clear()
@@ -442,6 +450,7 @@ class Witness:
                 # A disk that was set back may have it again; it holds nothing of the topic that exists now.
                 self._logs.forget(broker, partition)
                 self.jury.see(Died(broker, partition, lost_power, (), 0, damage))
+                self._held_ends.pop((broker, partition), None)
                 continue
             reader = self._logs.reader(broker, partition)
             reader.power_lost()
@@ -456,8 +465,11 @@ class Witness:
             recovery_point = self._logs.recovery_point(broker, self._names[partition])
             self._unrecovered[broker, partition] = recovery_point
             removed_end = self._logs.removed_end(broker, partition, marks, start)
+            held_end = self._held_ends.pop((broker, partition), None)
             self.jury.see(
-                Died(broker, partition, lost_power, marks, start, damage, recovery_point, removed_end)
+                Died(
+                    broker, partition, lost_power, marks, start, damage, recovery_point, removed_end, held_end
+                )
             )
 
     def _is_of_deleted(self, broker: int, partition: str) -> bool:

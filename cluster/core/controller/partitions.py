@@ -26,10 +26,14 @@ from cluster.core.metadata.records import LEADER_UNCHANGED, PartitionChangeRecor
 UNCLEAN_ELECTION_CONFIG = "unclean.leader.election.enable"
 
 
-class Decided(NamedTuple):
-    """The last proposal that was decided about a partition: whose, by topic id, broker epoch and leader epoch."""
+# Whose a proposal is, by topic id, broker epoch and leader epoch.
+Sender = tuple[str, int, int]
 
-    sender: tuple[str, int, int]
+
+class Decided(NamedTuple):
+    """The last proposal that was decided about a partition."""
+
+    sender: Sender
     attempt: int
 
 
@@ -63,6 +67,8 @@ class PartitionControl:
         self.check_partition_epoch(request, partition)
         self.check_isr_is_of_replicas(request, partition)
         self.check_is_latest(request)
+        # Also if a check below refuses it: its leader drops it then.
+        self._decided[request.topic_partition] = Decided(_sender(request), request.attempt)
         self.check_members_eligible(request)
         wanted = {member.broker_id for member in request.new_isr}
         isr = tuple(replica for replica in partition.replicas if replica in wanted)
@@ -133,12 +139,10 @@ class PartitionControl:
             )
 
     def check_is_latest(self, request: AlterPartitionRequest) -> None:
-        """Refuses what the leader sent before a proposal that is decided; from here on this one is."""
-        sender = request.topic_id, request.broker_epoch, request.leader_epoch
+        """Refuses a proposal that the leader sent before one that is decided."""
         decided = self._decided.get(request.topic_partition)
-        latest = -1 if decided is None or decided.sender != sender else decided.attempt
+        latest = -1 if decided is None or decided.sender != _sender(request) else decided.attempt
         fencing.check_proposal_is_latest(request.topic_partition, request.attempt, latest)
-        self._decided[request.topic_partition] = Decided(sender, request.attempt)
 
     def forget_proposals(self, topic: TopicImage) -> None:
         """Drops what is known of the proposals of a topic that is deleted: its id refuses them from now on."""
@@ -257,3 +261,7 @@ class PartitionControl:
             isr=outcome.isr if has_new_isr else None,
             leader=outcome.leader if has_new_leader else LEADER_UNCHANGED,
         )
+
+
+def _sender(request: AlterPartitionRequest) -> Sender:
+    return request.topic_id, request.broker_epoch, request.leader_epoch

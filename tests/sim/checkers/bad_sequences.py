@@ -64,6 +64,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         "recovery-point",
         [*QUIET, Died(2, P, True, marks(0, 3), recovery_point=4)],
     ),
+    "a process cuts its log, and a power loss takes more than that": (
+        "recovery-point",
+        [*QUIET, Died(2, P, True, marks(0, 3), recovery_point=5, held_end=4)],
+    ),
     "a log is appended to after a cut that its checkpoint does not know": (
         "recovery-point",
         [*QUIET, AppendedAfterCut(2, P, 3, 4, 3)],

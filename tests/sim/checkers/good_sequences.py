@@ -79,6 +79,10 @@ GOOD: dict[str, list[Sighting]] = {
         *QUIET,
         Died(2, P, False, marks(0, 3), recovery_point=5),
     ],
+    "a process cuts its log in the step in which its machine loses power": [
+        *QUIET,
+        Died(2, P, True, marks(0, 3), recovery_point=5, held_end=3),
+    ],
     "the recovery point is above a log that was cut, and the crash loses nothing": [
         *QUIET,
         Appended(2, P, 0, marks(5, 7)),

@@ -170,6 +170,9 @@ class Onlooker:
     def on_metadata(self, node: Node) -> None:
         return
 
+    def on_power_loss(self, shell: Shell) -> None:
+        return
+
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         self.ends.append((shell.name, lost_power, in_order))
 

@@ -13,7 +13,6 @@ from functools import partial
 from typing import final
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -21,7 +20,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from sim.disk.life import Life
@@ -32,6 +30,7 @@ from storage.errors import StorageError
 from storage.log import PartitionLog
 from tests.storage.log.file_facts import check_log
 from tests.storage.logs import NOW_MS, durable_file_system, new_disk, open_log
+from tests.storage.machines import SWEEP, assert_machine_holds
 
 CONFIG = LogConfig(
     segment_bytes=700, segment_index_bytes=60, index_interval_bytes=80, cleanup_policy="compact,delete"
@@ -244,19 +243,10 @@ class HeldFacts(RuleBasedStateMachine):
         check_log(self.log, self.cut_unseen, self.untimed)
 
 
-SETTINGS = settings(
-    max_examples=150,
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-
 TestHeldFacts = pytest.mark.slow(HeldFacts.TestCase)
-TestHeldFacts.settings = SETTINGS
+TestHeldFacts.settings = SWEEP
 
 
 def test_a_few_lives_of_what_a_log_holds() -> None:
     """The same machine, short enough for every run."""
-    short = settings(SETTINGS, max_examples=6, stateful_step_count=12)
-    run_state_machine_as_test(HeldFacts, settings=short)
+    assert_machine_holds(HeldFacts, examples=6)

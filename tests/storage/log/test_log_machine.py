@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import final
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -14,7 +13,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from sim.disk import PowerLoss, SimDisk
@@ -24,6 +22,7 @@ from storage.config import LogConfig
 from storage.draws import Draws
 from storage.log import Isolation, PartitionLog
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, produced
+from tests.storage.machines import SWEEP, assert_machine_holds
 
 CONFIG = LogConfig(segment_bytes=700, segment_index_bytes=240, index_interval_bytes=120)
 POWER_LOSSES: list[PowerLoss] = ["none", "prefix", "subset", "torn", "all"]
@@ -340,24 +339,10 @@ class LogMachine(RuleBasedStateMachine):
             assert self.log.epochs.epoch_for_offset(each.base_offset) == each.epoch
 
 
-SETTINGS = settings(
-    max_examples=150,
-    stateful_step_count=40,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-
 TestLogMachine = pytest.mark.slow(LogMachine.TestCase)
-TestLogMachine.settings = SETTINGS
-
-
-def assert_machine_holds(examples: int, steps: int) -> None:
-    """Run the machine. Its own invariants and rules assert."""
-    short = settings(SETTINGS, max_examples=examples, stateful_step_count=steps)
-    run_state_machine_as_test(LogMachine, settings=short)
+TestLogMachine.settings = SWEEP
 
 
 def test_a_few_lives_of_a_log() -> None:
     """The same machine, short enough for every run."""
-    assert_machine_holds(examples=6, steps=12)
+    assert_machine_holds(LogMachine, examples=6)

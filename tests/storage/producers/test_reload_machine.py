@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import final
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.config import LogConfig
 from storage.errors import StorageError
 from storage.log import PartitionLog
 from tests.storage.log.appends import end_transaction
 from tests.storage.logs import NOW_MS, append_each, new_file_system, open_log
+from tests.storage.machines import SWEEP, assert_machine_holds
 from tests.storage.producers.producer_logs import send
 from tests.storage.producers.reloads import prepare_all, state_of
 
@@ -137,19 +137,10 @@ class ReloadMachine(RuleBasedStateMachine):
             log.close_handles()
 
 
-SETTINGS = settings(
-    max_examples=150,
-    stateful_step_count=30,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
-
 TestReloadMachine = pytest.mark.slow(ReloadMachine.TestCase)
-TestReloadMachine.settings = SETTINGS
+TestReloadMachine.settings = SWEEP
 
 
 def test_ps24_a_few_truncations_in_slices_equal_those_in_one_step() -> None:
     """The same machine, short enough for every run."""
-    short = settings(SETTINGS, max_examples=4, stateful_step_count=12)
-    run_state_machine_as_test(ReloadMachine, settings=short)
+    assert_machine_holds(ReloadMachine, examples=4)
