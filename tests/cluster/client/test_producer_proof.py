@@ -118,7 +118,7 @@ def test_proven_batch_that_waits_for_a_repetition_is_not_repeated() -> None:
     assert not produced(producer.flush(1000, 1))
 
 
-def test_withheld_answer_neither_stops_a_partition_nor_doubles_its_batch() -> None:
+def test_c2_a_withheld_answer_neither_stops_a_partition_nor_doubles_its_batch() -> None:
     """Sixty later batches are acknowledged; then the first one's request fails."""
     producer, both = ready_with_audit()
     for ticket in range(60):
@@ -130,7 +130,7 @@ def test_withheld_answer_neither_stops_a_partition_nor_doubles_its_batch() -> No
     assert partitions_of(again) == [T2]
 
 
-def test_at_most_five_batches_are_under_way_counted_from_the_oldest_without_an_outcome() -> None:
+def test_c2_at_most_five_batches_are_under_way_counted_from_the_oldest_without_an_outcome() -> None:
     producer, _ = ready_producer()
     proven(producer)
     requests = in_flight(producer, 5)
@@ -142,7 +142,7 @@ def test_at_most_five_batches_are_under_way_counted_from_the_oldest_without_an_o
     assert batch_of(then).base_sequence == 6
 
 
-def test_batch_that_may_be_in_the_log_is_never_reported_as_refused() -> None:
+def test_c3_a_batch_that_may_be_in_the_log_is_never_reported_as_refused() -> None:
     """Its first attempt has no answer, and a predecessor was given up; the leader then misses that predecessor."""
     config = ProducerConfig(linger_ms=0, request_timeout_ms=100, delivery_timeout_ms=200)
     producer, _ = ready_producer(config=config)
@@ -158,7 +158,7 @@ def test_batch_that_may_be_in_the_log_is_never_reported_as_refused() -> None:
     assert (batch_of(then).producer_epoch, batch_of(then).base_sequence) == (1, 0)
 
 
-def test_doubt_about_a_batch_outlasts_a_new_epoch() -> None:
+def test_c3_doubt_about_a_batch_outlasts_a_new_epoch() -> None:
     producer, _ = ready_producer()
     proven(producer)
     first, second = in_flight(producer, 2)
@@ -169,7 +169,7 @@ def test_doubt_about_a_batch_outlasts_a_new_epoch() -> None:
     assert told.is_unknown
 
 
-def test_out_of_order_answer_from_before_the_predecessor_arrived_keeps_the_sequence() -> None:
+def test_c4_an_out_of_order_answer_from_before_the_predecessor_arrived_keeps_the_sequence() -> None:
     """The network overtook the first batch, and may deliver the second once more after it."""
     producer, _ = ready_producer()
     proven(producer)

@@ -117,6 +117,21 @@ def test_c2_a_run_on_streams_finds_the_producer_that_writes_twice(seed: int) -> 
     assert "of an idempotent producer is at " in result.violations[0].what
 
 
+@pytest.mark.slow
+def test_c3_a_run_on_datagrams_finds_the_producer_that_forgets_its_doubt() -> None:
+    assert load_scenario(find_scenario("bad-network")).network.transport == "datagram"
+    result = run_scenario("bad-network", 3, bug="producer-forgets-doubt", stops_early=True)
+    assert {violation.checker for violation in result.violations} == {"second-sequence"}, result.violations
+    assert run_scenario("bad-network", 3).verdict is Verdict.HELD
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_c4_a_run_on_datagrams_finds_the_producer_that_believes_old_news(seed: int) -> None:
+    result = run_scenario("bad-network", seed, bug="producer-believes-old-news", stops_early=True)
+    assert {violation.checker for violation in result.violations} == {"second-sequence"}, result.violations
+
+
 def test_cl6_a_log_that_is_compacted_no_more_is_reported_where_no_disk_has_changed() -> None:
     def refuse(*_: object) -> None:
         raise StorageError("refused")
