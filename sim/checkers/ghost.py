@@ -443,6 +443,9 @@ class Ghost:
     def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> None:
         image = partition.image(sighting.broker)
         image.chain, image.cut_end = Chain(sighting.marks, sighting.start), 0
+        if sighting.start > 0 and not image.damage and not image.cache_damage:
+            # The last step of the life before may have deleted segments, of which nobody was told.
+            self._note_start(partition, sighting.start)
 
     def _on_epochs_seen(self, partition: PartitionGhost, sighting: EpochsSeen) -> None:
         partition.image(sighting.broker).cache_damage = ""
@@ -453,10 +456,14 @@ class Ghost:
             image.lost.pop(mark, None)
         if image.lost_from is not None and image.chain.end >= partition.truth.end:
             image.caught_up()
-        partition.log_start = max(partition.log_start, sighting.start)
-        partition.log_starts[sighting.start] = None
+        self._note_start(partition, sighting.start)
         if image.leads:
             partition.leader_log_start = max(partition.leader_log_start, sighting.start)
+
+    def _note_start(self, partition: PartitionGhost, start: int) -> None:
+        """Note an offset at which a log begins."""
+        partition.log_start = max(partition.log_start, start)
+        partition.log_starts[start] = None
 
     def _reconsider(self, partition: PartitionGhost) -> None:
         """Excuse the records that no electable replica holds, if the disks of all of them lost them."""

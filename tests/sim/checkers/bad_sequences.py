@@ -39,6 +39,7 @@ from tests.sim.checkers.good_sequences import GOOD
 from tests.sim.checkers.stories import (
     ALL,
     CUT_INSIDE_A_BATCH,
+    CUT_TOO_LATE,
     FAILED_OVER,
     FETCHED_AND_LOST,
     FIRST,
@@ -46,6 +47,7 @@ from tests.sim.checkers.stories import (
     LED_ON,
     QUIET,
     REJOINING,
+    REPLACED,
     SHRINK,
     SHRUNK,
     P,
@@ -296,6 +298,16 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "a joiner that lacks a commit": (
         "in-sync-replicas",
         [*QUIET, IsrChanged(P, (1, 2)), Truncated(3, P, 4, 0), IsrChanged(P, (1, 2, 3))],
+    ),
+    "a joiner that differs from its leader where both logs have records": (
+        "in-sync-replicas",
+        [
+            *REPLACED,
+            Died(2, P, False, (*marks(0, 5), *marks(5, 6, 1))),
+            Loaded(2, P, (*marks(0, 5), *marks(5, 6, 1)), ""),
+            *CUT_TOO_LATE,
+            IsrChanged(P, (1, 2)),
+        ],
     ),
     "a joiner of a new life that lacks what its disk has lost (KIP-903)": (
         "in-sync-replicas",

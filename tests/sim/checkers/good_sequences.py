@@ -34,6 +34,7 @@ from sim.checkers.sightings import (
 from tests.sim.checkers.stories import (
     ALL,
     CUT_INSIDE_A_BATCH,
+    CUT_TOO_LATE,
     FAILED_OVER,
     FETCHED_AND_LOST,
     FIRST,
@@ -41,6 +42,7 @@ from tests.sim.checkers.stories import (
     LED_ON,
     QUIET,
     REJOINING,
+    REPLACED,
     SHRINK,
     SHRUNK,
     P,
@@ -82,6 +84,13 @@ GOOD: dict[str, list[Sighting]] = {
     "a process cuts its log in the step in which its machine loses power": [
         *QUIET,
         Died(2, P, True, marks(0, 3), recovery_point=5, held_end=3),
+    ],
+    "who joins differs from its leader below the start of a log that was shortened in the last step of a life": [
+        *REPLACED,
+        Died(2, P, False, (), 6),
+        Loaded(2, P, (), "", 6),
+        *CUT_TOO_LATE,
+        IsrChanged(P, (1, 2)),
     ],
     "the recovery point is above a log that was cut, and the crash loses nothing": [
         *QUIET,

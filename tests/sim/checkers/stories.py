@@ -101,6 +101,23 @@ REJOINING: list[Sighting] = [
     Loaded(3, P, marks(0, 3), ""),
 ]
 
+# Broker 1 has led on with records that broker 2 never had. That one leads now, and has committed another record.
+REPLACED: list[Sighting] = [
+    *QUIET,
+    Appended(1, P, 0, marks(5, 7), True),
+    Elected(P, 2, 1, (2,), True),
+    BecameLeader(2, P, 1, 5),
+    Appended(2, P, 1, marks(5, 6, 1), True),
+    HighWatermark(2, P, 1, 6, True),
+]
+# It has died, has been back, and leads again. Broker 1 is told to cut its log at 6, where the log of broker 2 ends.
+CUT_TOO_LATE: list[Sighting] = [
+    Elected(P, 2, 2, (2,), True),
+    BecameLeader(2, P, 2, 6),
+    BecameFollower(1, P, 2, 2),
+    Truncated(1, P, 6, 2),
+]
+
 # Broker 3 alone has a batch of 5 to 9. Broker 2, which leads now, has other records there, and lets it cut at 7.
 CUT_INSIDE_A_BATCH: list[Sighting] = [
     *QUIET,
