@@ -105,6 +105,19 @@ class CompactedPartition:
         """Notes that consumers read the broker's log from now on, or go on reading it after a compaction."""
         self.removed_by_leaders |= self._removed.get(broker, frozenset())
 
+    def led(self, reader: LogReader, start: int, told: Sequence[Chain] = ()) -> None:
+        """Notes what is missing in a log, read to its end, that led until now; `told` as for `whole`.
+
+        A compaction that goes on, or was broken off, may have replaced some segments already and told nobody.
+        """
+        before = self.content(self.whole([place.mark for place in reader.places], start, told))
+        left = {
+            record.offset
+            for place, data in reader.batches()
+            for record in RecordBatch(data, 0, place.size_bytes).records()
+        }
+        self.removed_by_leaders |= before.keys() - left
+
     def judge(
         self,
         broker: int,

@@ -274,6 +274,13 @@ class DiskLogs:
         if compacted := self._compacted.get(partition):
             compacted.leads(broker)
 
+    def led(self, broker: int, partition: str) -> None:
+        """Note what consumers could not read in the log of this replica, which leads no more."""
+        if compacted := self._compacted.get(partition):
+            reader = self._new_reader(broker, partition)
+            reader.read_all()
+            compacted.led(reader, reader.base_offset(), self._told(broker, partition))
+
     def removed_by_leaders(self, partition: str) -> Collection[int]:
         """Returns the offsets that compaction had removed from a log while it led."""
         compacted = self._compacted.get(partition)

@@ -377,6 +377,8 @@ class Witness:
 
     def _on_became_follower(self, node: Member, partition: str, values: Values) -> None:
         epoch = int(values["leader_epoch"])
+        if self.jury.ghost.partition(partition).image(node.node_id).leads:
+            self._logs.led(node.node_id, partition)
         self.jury.see(BecameFollower(node.node_id, partition, epoch, int(values["leader"])))
         self._look_at_appends(node, partition)
         self._fetches.look_at_waiting(node.node_id, node.core, partition)

@@ -20,6 +20,7 @@ from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import DiskEye, LogReader
 from storage.batch import Record, RecordBatch, build_batch
 from storage.cleaner.offset_map import OffsetMap
+from storage.cleaner.plan import CleanerConfig
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
@@ -339,3 +340,42 @@ def test_the_holes_in_the_log_of_a_leader_are_those_that_consumers_may_pass() ->
     assert removed
     assert sorted([*removed, *left]) == list(range(left[-1] + 1))
     assert not run.logs.removed_by_leaders("another-0")
+
+
+TURNS = """\
+scenario: turns
+warm_up: 1s
+duration: 9s
+converge: 30s
+cluster:
+  brokers: 2
+  settings: {log.cleaner.backoff.ms: 600000}
+topics:
+  t: {replicas: 2, config: {cleanup.policy: compact, segment.bytes: 1500, min.insync.replicas: 1}}
+producers:
+  - {topic: t, rate: 20/s, keys: 3}
+consumers:
+  - {topic: t}
+"""
+
+
+def test_consumers_may_pass_what_a_compaction_that_was_broken_off_had_removed_while_its_broker_led() -> None:
+    """Its first segments are replaced while consumers read; then the broker stops leading, before it tells anybody."""
+    run = Run(parse_scenario(TURNS), 1)
+    run.begin()
+    run.world.run_to(1_000_000)
+    reader = run.cluster.consumers[0]
+    reader.pause()
+    run.world.run_to(4_000_000)
+    node = run.cluster.brokers[run.ghost.partition("t-0").leader]
+    assert isinstance(node.core, Broker)
+    compactions, now_ms = node.core.replicas()[TopicPartition("t", 0)].log.compactions, node.clock.now_ms()
+    for work in compactions.prepare(compactions.cleanable_offsets(None, now_ms), CleanerConfig(), now_ms):
+        work()
+    reader.resume()
+    run.world.run_to(5_000_000)
+    node.stop(node.start)
+    run.world.run_to(9_000_000)
+    run.end("")
+    assert run.ghost.partition("t-0").leader not in (-1, node.node_id)
+    assert not run.jury.violations
