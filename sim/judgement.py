@@ -273,15 +273,17 @@ class FinalLogs:
         for broker in sorted(self._replicas.get(name, ())):
             image = ghost.image(broker)
             reader = self._logs.reader(broker, name)
-            # After an unclean election a compacted log may be cut where compaction has left no batch.
-            end = image.chain.end if ghost.unclean_epochs else 0
-            marks = list(self._logs.whole(broker, name, reader.read_all(), end=end))
+            found = reader.read_all()
+            marks, _ = self._logs.opened(broker, name, reader, found, image.chain.start)
+            if ghost.unclean_epochs:
+                # A compacted log may be cut where compaction has left no batch.
+                marks = self._logs.whole(broker, name, found, end=image.chain.end)
             self._logs.judge_compaction(broker, name)
             self._judge_indexes(name, broker, reader)
             agreed_end = ghost.held_end(image)
             if reader.unsound:
                 what = f"broker {broker}: {reader.unsound}"
-            elif marks != list(image.chain.marks):
+            elif list(marks) != list(image.chain.marks):
                 what = f"the log of broker {broker} is not what it told"
             elif agreed_end < ghost.truth.end:
                 what = (

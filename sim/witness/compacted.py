@@ -152,8 +152,11 @@ class CompactedPartition:
                     return f"offset {record.offset} holds {record.value!r}, which was not written there"
                 left.add(record.offset)
         removed_before = self._removed.get(broker, frozenset())
-        removed = self._removed[broker] = frozenset(before).difference(left)
         end = reader.places[-1].mark.next_offset if reader.places else start
+        # What it had removed behind the last batch that is left is not in `before`.
+        last_base_offset = reader.last_base_offset()
+        behind = {offset for offset in removed_before if end <= offset < last_base_offset}
+        removed = self._removed[broker] = frozenset(before).difference(left) | behind
         for offset, record in before.items():
             is_missing = offset not in left and last_of_key[record.key] == offset >= since
             if is_missing and not (

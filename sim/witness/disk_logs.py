@@ -226,6 +226,19 @@ class DiskLogs:
         told = self._told(broker, partition)
         return compacted.whole(marks, told[0].start if start is None else start, told, end)
 
+    def opened(
+        self, broker: int, partition: str, reader: LogReader, found: Marks, start: int
+    ) -> tuple[Marks, int]:
+        """Returns the batches that a start of the broker finds, as they were before compaction, and the removed end.
+
+        `found` is what `reader` has read from `start` on. What compaction had removed behind it is still below the end
+        of the log, if an empty segment begins after it.
+        """
+        marks = self.whole(broker, partition, found, start)
+        removed_end = self.removed_end(broker, partition, marks, start)
+        end = min(removed_end, reader.last_base_offset())
+        return self.whole(broker, partition, found, start, end), removed_end
+
     def removed_end(self, broker: int, partition: str, marks: Sequence[Mark], start: int) -> int:
         """Returns the offset (exclusive) up to which compaction had removed all that followed `marks`; 0 if nothing."""
         compacted = self._compacted.get(partition)

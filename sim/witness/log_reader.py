@@ -166,6 +166,11 @@ class LogReader:
         paths = self._paths()
         return _base_of(paths[0]) if paths else 0
 
+    def last_base_offset(self) -> int:
+        """Returns the base offset of the last segment, 0 if there is none: a log without later batches ends there."""
+        paths = self._paths()
+        return _base_of(paths[-1]) if paths else 0
+
     def indexes(self, suffix: str = ".index") -> Iterator[tuple[int, list[Place], bytes]]:
         """Yield the base offset of each sealed segment with such an index, its batches read so far, and the index.
 

@@ -463,10 +463,9 @@ class Witness:
             if image.leads:
                 self._led_last.add((broker, partition))
             self._logs.remember(partition, reader, [mark for mark in found if mark.base_offset >= end])
-            marks = self._logs.whole(broker, partition, found, start)
+            marks, removed_end = self._logs.opened(broker, partition, reader, found, start)
             recovery_point = self._logs.recovery_point(broker, self._names[partition])
             self._unrecovered[broker, partition] = recovery_point
-            removed_end = self._logs.removed_end(broker, partition, marks, start)
             held_end = self._held_ends.pop((broker, partition), None)
             self.jury.see(
                 Died(
@@ -497,7 +496,7 @@ class Witness:
                 continue
             reader = self._logs.reader(broker, partition)
             start = reader.base_offset()
-            marks = self._logs.whole(broker, partition, reader.read_all(), start)
+            marks, removed_end = self._logs.opened(broker, partition, reader, reader.read_all(), start)
             # A disk that lost what was synced may have left an empty segment after a hole.
             image = self.jury.ghost.partition(partition).image(broker)
             has_damage = bool(image.damage or image.cache_damage)
@@ -505,7 +504,6 @@ class Witness:
             self._judge_recovery(broker, partition, reader)
             checkpoint = self._logs.log_start(broker, self._names[partition])
             self._open_logs.on_loaded(broker, partition, checkpoint)
-            removed_end = self._logs.removed_end(broker, partition, marks, start)
             self.jury.see(Loaded(broker, partition, marks, unsound, start, removed_end))
             self._logs.judge_compaction(broker, partition)
             if (broker, partition) in self._led_last:

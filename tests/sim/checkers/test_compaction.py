@@ -227,6 +227,29 @@ def test_what_compaction_removed_behind_the_last_batch_was_not_lost() -> None:
     assert replica.partition.removed_end(2, 0, whole) == 0
 
 
+def test_a_log_ends_where_its_empty_last_segment_begins_behind_what_compaction_removed() -> None:
+    """Its last batches are compacted away, and it was cut behind them: at each start their offsets are its own."""
+    replica = Replica(*APPENDED)
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda found: None)
+    logs = DiskLogs(jury, {1: replica.disk}, ("data",))
+    logs.expect_compaction("t-0")
+    logs.remember("t-0", replica.reader, replica.marks())
+    ghost = jury.ghost.partition("t-0")
+    image = ghost.image(1)
+    image.chain = ghost.truth = Chain(replica.marks())
+    replica.write(*APPENDED[1:])
+    logs.judge_compaction(1, "t-0")
+    first = marks_of(APPENDED[0])
+    image.chain = Chain(first)
+    replica.write()
+    assert logs.opened(1, "t-0", replica.reader, replica.reader.read_all(), 0) == ((), 2)
+    replica.file_system.open(f"data/t-0/{2:020d}.log", OpenMode.CREATE).close()
+    for _ in range(2):
+        assert logs.opened(1, "t-0", replica.reader, replica.reader.read_all(), 0) == (first, 2)
+        logs.judge_compaction(1, "t-0")
+    assert not jury.violations
+
+
 @pytest.mark.slow
 def test_the_scenario_holds_and_is_a_function_of_its_seed() -> None:
     first, second = run_scenario(SCENARIO, 7), run_scenario(SCENARIO, 7)
