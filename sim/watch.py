@@ -150,7 +150,10 @@ class Watch:
     def _look_at_proposals(self, node: Node) -> None:
         """Show what leaders make of their proposals: what a step has changed is seen in it, or in one of the next."""
         if isinstance(node.core, Broker):
-            calm_since_us = max(node.resumed_us, node.still_until_us)
+            calm_since_us = max(node.resumed_us, node.still_until_us, node.clock.thawed_us)
+            if node.clock.frozen_us is not None:
+                # No back-off of a leader ends before its clock goes on.
+                calm_since_us = node.world.now_us
             life = (node.node_id, node.life_number)
             backoff_us = 1_000 * node.core.config.retry_backoff_ms
             self._proposals.look(

@@ -111,3 +111,11 @@ def test_the_controller_decides_nothing_while_its_disk_hangs() -> None:
     told = run("brokers: 3", steps).story
     elected = [float(line.split()[0]) for line in told if "is elected leader of epoch 1" in line]
     assert elected and min(elected) >= 5.5, elected
+
+
+def test_isr6_a_leader_whose_clock_stands_still_repeats_its_proposal_when_it_goes_on() -> None:
+    """The call fails at once with the controller, and the back-off after it lasts as long as the clock stands."""
+    steps = "  - {at: 2500ms, kill: 'follower(t/0)', down: 2s}\n"
+    steps += "  - {at: 4450ms, freeze_clock: leader(t/0), for: 1600ms}\n"
+    steps += "  - {when: joining(t/0), within: 1s, kill: controller, down: 50ms}\n"
+    assert any("kill controller" in line for line in run("brokers: 3", steps).story)
