@@ -327,6 +327,9 @@ class ProducerShell(ClientShell):
 
     def _on_delivered(self, effect: Delivered) -> None:
         operation = self._open.pop(effect.ticket)
+        if self.clock.frozen_us is not None:
+            # An answer may come while the clock stands still, of which `thaw_clock` knows nothing.
+            operation.within_us += self.world.now_us - self.clock.frozen_us
         if effect.error is ErrorCode.NONE:
             outcome = Outcome.OK
         else:

@@ -119,3 +119,18 @@ def test_isr6_a_leader_whose_clock_stands_still_repeats_its_proposal_when_it_goe
     steps += "  - {at: 4450ms, freeze_clock: leader(t/0), for: 1600ms}\n"
     steps += "  - {when: joining(t/0), within: 1s, kill: controller, down: 50ms}\n"
     assert any("kill controller" in line for line in run("brokers: 3", steps).story)
+
+
+def test_a_send_has_more_time_where_its_outcome_comes_while_the_clock_stands_still() -> None:
+    scenario = parse_scenario("""\
+scenario: frozen
+duration: 12s
+cluster: {brokers: 1, settings: {broker.session.timeout.ms: 20000}}
+topics: {t: {replicas: 1}}
+producers: [{topic: t, rate: 20/s, acks: 1}]
+steps:
+  - {at: 2s, pause: broker 1, for: 9500ms}
+  - {at: 2s, freeze_clock: producer 1, for: 9900ms, catches_up: false}
+""")
+    result = run_scenario(scenario, 1)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
