@@ -22,9 +22,12 @@ def may_leave_logs(scenario: Scenario) -> bool:
 
 
 def judge_left_logs(nodes: Collection[Node], jury: Jury) -> None:
-    """Report each log on a disk of a broker at rest that is no replica, and has no name of one that is set aside."""
+    """Report each log on a disk of a broker at rest that is no replica, and has no name of one that is set aside.
+
+    A broker that has started just now, and has no part in what rests, has not read where its logs belong.
+    """
     for node in nodes:
-        if isinstance(node.core, Broker) and not node.is_damaged:
+        if isinstance(node.core, Broker) and not node.is_damaged and node.core.lifecycle.is_unfenced:
             placed = {replica.name for replica in node.core.replicas().values()}
             for name in left_logs(_names(node), placed):
                 jury.report(NAME, f"{node.name} still has {name}, which the metadata does not place there")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from sim.left_logs import left_logs
+from cluster.core.broker.broker import Broker
+from replog.testing import SimCluster
+from sim.checkers.base import Jury
+from sim.checkers.ghost import Ghost
+from sim.left_logs import NAME, judge_left_logs, left_logs
 
 ASIDE = "t-0.0123456789abcdef0123456789abcdef-stray"
 
@@ -11,3 +15,23 @@ def test_rol5_a_log_that_is_placed_nowhere_is_found_and_files_are_not() -> None:
     names = ["t-0", "u-1", ASIDE, ASIDE.replace("stray", "delete"), "meta.properties", ".lock"]
     assert list(left_logs(iter(names), {"u-1"})) == ["t-0"]
     assert list(left_logs(iter(names), {"t-0", "u-1"})) == []
+
+
+def test_a_broker_that_has_just_started_is_not_judged_before_it_has_read_what_is_placed_there() -> None:
+    cluster = SimCluster(seed=1)
+    cluster.produce()
+    cluster.advance(500)
+    node, jury = cluster._node(2), Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    cluster.stop(2)
+    cluster.advance(3_000)
+    assert not cluster.is_up(2)
+    cluster.restart(2)
+    assert isinstance(node.core, Broker) and not node.core.replicas()
+    judge_left_logs([node], jury)
+    assert not jury.violations
+    cluster.advance(3_000)
+    judge_left_logs([node], jury)
+    assert not jury.violations
+    node.core._context.replicas.clear()
+    judge_left_logs([node], jury)
+    assert [violation.checker for violation in jury.violations] == [NAME]
