@@ -109,25 +109,32 @@ class Proxy:
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._is_closed = False
 
     async def start(self) -> None:
         """Listen on a free port, which is `port` from then on. Raises OSError."""
         assert self._server is None, "started twice"
-        self._server = await asyncio.start_server(self._serve, HOST, 0)
+        self._server = await asyncio.start_server(self._accept, HOST, 0)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            await self._connect(reader, writer)
-        except (OSError, asyncio.CancelledError):
-            # Nobody listens there, as on the machine of a dead process, or the run is over.
-            pass
-        finally:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection in a task, and break it when the task ends, also one that ends before it has begun."""
+        if self._is_closed:
             writer.transport.abort()
-            self._tasks.discard(task)
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+
+        def end(ended: asyncio.Task[None]) -> None:
+            writer.transport.abort()
+            self._tasks.discard(ended)
+
+        task.add_done_callback(end)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Nobody listens there, as on the machine of a dead process, or the run is over.
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            await self._connect(reader, writer)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A connection is made by packets both ways.
@@ -149,6 +156,7 @@ class Proxy:
 
     async def close(self) -> None:
         """Break every connection and listen no more."""
+        self._is_closed = True
         if self._server is not None:
             self._server.close()
         for task in tuple(self._tasks):

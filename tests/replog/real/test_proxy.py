@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import pytest
 
@@ -166,5 +167,30 @@ def test_a_connection_to_a_node_that_does_not_listen_is_broken() -> None:
         writer.transport.abort()
         await proxy.close()
         await asyncio.sleep(0)
+
+    asyncio.run(run())
+
+
+class Aborted:
+    """An end of a connection that counts how often it is broken."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.transport = self
+
+    def abort(self) -> None:
+        self.count += 1
+
+
+def test_a_connection_that_comes_as_the_proxy_closes_is_broken_too() -> None:
+    async def run() -> None:
+        proxy = Proxy(Link("a", "b", Draws(0)), Link("b", "a", Draws(0)), 1)
+        before, after = Aborted(), Aborted()
+        reader = asyncio.StreamReader()
+        # Its task is cancelled before it begins.
+        proxy._accept(reader, cast(asyncio.StreamWriter, before))
+        await proxy.close()
+        proxy._accept(reader, cast(asyncio.StreamWriter, after))
+        assert (before.count, after.count) == (1, 1)
 
     asyncio.run(run())
