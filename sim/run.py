@@ -223,7 +223,7 @@ class Run:
         self.witness = Witness(
             self.jury, self.logs, controller_disk, CONTROLLER, fail_over, may_expire=may_expire
         )
-        self.witness.reads_values = any(isinstance(step, DeleteTopic) for step in scenario.steps)
+        self.witness.lives.may_end = any(isinstance(step, DeleteTopic) for step in scenario.steps)
         lookout = Lookout(self.ghost, self.history)
         parked = ParkedFetches(self.jury, broker_config(scenario, 1).max_fetch_wait_ms)
         metadata = MetadataWitness(self.jury, controller_disk, join(CONTROLLER, METADATA_DIRECTORY))

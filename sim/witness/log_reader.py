@@ -13,6 +13,8 @@ from storage.batch import HEADER, HEADER_SIZE
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import OpenMode, join, read_file
 
+# The name of the rules that no damage to a disk excuses.
+DAMAGE = "damage"
 WRONG_CHECKSUM = "the checksum is wrong"
 _CRC_COVERS_FROM = 21
 _LOG_OVERHEAD = 12

@@ -23,6 +23,8 @@ class TopicLives:
     """The id of the topic that has each name now, by the controller's log, and the id that each replica has."""
 
     def __init__(self) -> None:
+        # Whether a step deletes a topic, so that the values of requests and answers have to be read.
+        self.may_end = False
         # NO_LIFE after a deletion; a name that was never reported has no entry, and is not compared.
         self._present: dict[str, str] = {}
         self._deleted: set[str] = set()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Protocol, TypeGuard, final
+from collections.abc import Callable, Sequence
+from typing import final
 
 from cluster.core.broker.broker import Broker
 from cluster.core.effects import Observe
-from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     CONTROLLER_ID,
     FetchRequest,
@@ -21,139 +20,39 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from sim.checkers.base import Jury
-from sim.checkers.chain import Mark, marks_of, values_of
+from sim.checkers.chain import Mark
 from sim.checkers.fail_over import FailOver
-from sim.checkers.ghost import ASTRAY, ROTTEN
+from sim.checkers.ghost import ASTRAY
 from sim.checkers.sightings import (
-    Acknowledged,
     Appended,
     BecameFollower,
     BecameLeader,
     Created,
     DeletedSegment,
-    Died,
     EpochsSeen,
     HighWatermark,
-    Loaded,
     LogStarted,
-    OffsetLookedUp,
-    Served,
-    StoppedCleanly,
     Truncated,
     WaitedFor,
     Waits,
 )
 from sim.checkers.unseen import unseen_difference
 from sim.disk import SimDisk
+from sim.witness.answers import AnswerWitness
 from sim.witness.controller_log import ControllerLog
 from sim.witness.disk_logs import DiskLogs
+from sim.witness.ends import EndWitness
 from sim.witness.fetches import FetchWitness
 from sim.witness.flushes import FlushWitness
-from sim.witness.log_reader import WRONG_CHECKSUM, LogReader
+from sim.witness.log_reader import DAMAGE, LogReader
 from sim.witness.open_logs import OpenLogs
+from sim.witness.views import Member, has_appends, has_replicas, replica_of
 from sim.world.packets import Exchange
 
 Values = dict[str, int | str]
 ACKS_ALL = -1
 # The observations after which what a replica remembers of epochs and producers is looked at.
 _ROLES_AND_CUTS = frozenset({"replica.became_leader", "replica.became_follower", "replica.truncated"})
-# The name of the rules that no damage to a disk excuses.
-DAMAGE = "damage"
-
-
-class ReplicaLog(Protocol):
-    """The part of a replica's log that the witness reads."""
-
-    @property
-    def log_start_offset(self) -> int: ...
-
-    @property
-    def log_end_offset(self) -> int: ...
-
-    @property
-    def high_watermark(self) -> int: ...
-
-    @property
-    def epochs(self) -> EpochCache: ...
-
-
-class EpochCache(Protocol):
-    """The part of a log's epoch cache that the witness reads: pairs of an epoch and its start offset."""
-
-    @property
-    def entries(self) -> Iterable[tuple[int, int]]: ...
-
-
-class ReplicaView(Protocol):
-    """The part of a replica that the witness reads."""
-
-    @property
-    def topic_id(self) -> str: ...
-
-    @property
-    def leader(self) -> object | None: ...
-
-    @property
-    def leader_epoch(self) -> int: ...
-
-    @property
-    def maximal_isr(self) -> tuple[int, ...]: ...
-
-    @property
-    def log(self) -> ReplicaLog: ...
-
-
-class HasReplicas(Protocol):
-    """A core that holds replicas: a broker, not the controller."""
-
-    def replicas(self) -> Mapping[TopicPartition, ReplicaView]: ...
-
-
-class AppendView(Protocol):
-    """The part of an append that the witness reads: the topic id and leader epoch of its log, and its last offset."""
-
-    @property
-    def view(self) -> tuple[str, int]: ...
-
-    @property
-    def acks(self) -> int: ...
-
-    @property
-    def last_offset(self) -> int: ...
-
-
-class HasAppends(HasReplicas, Protocol):
-    """A core with appends that wait: a broker."""
-
-    def waiting_appends(self) -> Iterable[tuple[TopicPartition, AppendView]]: ...
-
-
-# By the method's name, because a check against a protocol takes longer than a small step.
-def has_replicas(core: object) -> TypeGuard[HasReplicas]:
-    return hasattr(core, "replicas")
-
-
-def has_appends(core: object) -> TypeGuard[HasAppends]:
-    return hasattr(core, "waiting_appends")
-
-
-class NodeClock(Protocol):
-    """The clock of a node."""
-
-    def now_ms(self) -> int: ...
-
-
-class Member(Protocol):
-    """The part of a node that the witness reads."""
-
-    @property
-    def node_id(self) -> int: ...
-
-    @property
-    def core(self) -> object: ...
-
-    @property
-    def clock(self) -> NodeClock: ...
 
 
 @final
@@ -169,10 +68,6 @@ class Witness:
         self.jury, self._logs, self._fail_over = jury, logs, fail_over
         self._names: dict[str, TopicPartition] = {}
         self._created: dict[str, Created] = {}
-        # When a replica went offline or was removed, and in which epoch, by broker and partition.
-        self._gone: dict[tuple[int, str], tuple[int, int]] = {}
-        # The partitions that a broker led when it died, until its next start.
-        self._led_last: set[tuple[int, str]] = set()
         # The node that began to lead last, and its epoch, by partition.
         self._leaders: dict[str, tuple[Member, int]] = {}
         self.lives = logs.lives
@@ -181,14 +76,8 @@ class Witness:
         self.controller = ControllerLog(
             jury, controller_disk, directory, self._names, self._on_topic, fail_over
         )
-        # The end of what was committed when a look-up of an offset came; those of a dead broker are never answered.
-        self._asked_at: dict[Exchange, int] = {}
-        # Whether a step deletes a topic, so that the values of requests and answers are read.
-        self.reads_values = False
-        # The recovery points with which logs wait for their next start, after the end of a process without an order.
-        self._unrecovered: dict[tuple[int, str], int] = {}
-        # The ends of logs in a page cache that is about to be lost.
-        self._held_ends: dict[tuple[int, str], int] = {}
+        self._answers = AnswerWitness(jury, logs, self._names, self._leaders)
+        self._ends = EndWitness(jury, logs, self._open_logs, self._names)
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
             "replica.appended": self._on_appended,
             "replica.high_watermark": self._on_high_watermark,
@@ -238,7 +127,7 @@ class Witness:
                     handler(node, partition, values)
             elif observe.kind == "broker.started":
                 self._fail_over.on_broker_started(node.node_id)
-                self._on_loaded(node.node_id, offline)
+                self._ends.on_loaded(node.node_id, offline)
             elif observe.kind == "log_directory.offline":
                 offline[str(dict(observe.fields)["directory"])] = None
             elif observe.kind == "replica.offline":
@@ -250,7 +139,7 @@ class Witness:
             if observe.kind in ("replica.removed", "replica.offline"):
                 fields = dict(observe.fields)
                 name = str(fields["topic_partition"])
-                self._gone[node.node_id, name] = self.jury.now_us(), int(fields.get("leader_epoch", -1))
+                self._answers.on_gone(node.node_id, name, int(fields.get("leader_epoch", -1)))
                 self._fetches.look_at_gone(node.node_id, node.core, name)
 
     def look(self, controller_since_us: int | None) -> None:
@@ -281,10 +170,10 @@ class Witness:
 
     def _is_present(self, node: Member, partition: str) -> bool:
         """Whether the replica that the node has after this step is of the topic that exists, not of a deleted one."""
-        if not self.reads_values:
+        if not self.lives.may_end:
             # No step deletes a topic.
             return True
-        replica = node.core.replicas().get(self._names[partition]) if has_replicas(node.core) else None
+        replica = replica_of(node.core, self._names[partition])
         if replica is not None and self.lives.hold(node.node_id, partition, replica.topic_id):
             self._logs.forget(node.node_id, partition)
             self._open_logs.forget(node.node_id, partition)
@@ -323,7 +212,7 @@ class Witness:
 
     def _on_high_watermark(self, node: Member, partition: str, values: Values) -> None:
         broker, epoch, is_leader = node.node_id, int(values["leader_epoch"]), values["role"] == "leader"
-        replica = self._replica(node, partition)
+        replica = replica_of(node.core, self._names[partition])
         log_start_offset = replica.log.log_start_offset if replica is not None else 0
         high_watermark = int(values["high_watermark"])
         self.jury.see(HighWatermark(broker, partition, epoch, high_watermark, is_leader, log_start_offset))
@@ -331,13 +220,9 @@ class Witness:
         if is_leader:
             self._look_at_appends(node, partition)
 
-    def _replica(self, node: Member, partition: str) -> ReplicaView | None:
-        core = node.core
-        return core.replicas().get(self._names[partition]) if has_replicas(core) else None
-
     def _look_at_isr(self, node: Member, partition: str, epoch: int) -> None:
         """Show whom the leader of `epoch` waits for, unless its role has ended in the same step."""
-        replica = self._replica(node, partition)
+        replica = replica_of(node.core, self._names[partition])
         if replica is not None and replica.leader_epoch == epoch and (isr := replica.maximal_isr):
             self.jury.see(WaitedFor(node.node_id, partition, epoch, isr))
 
@@ -363,8 +248,7 @@ class Witness:
 
     def _look_for_unseen(self, node: Member, partition: str) -> None:
         """Stop judging a partition whose new leader cannot know where another replica's log differs from its own."""
-        core = node.core
-        replica = core.replicas().get(self._names[partition]) if has_replicas(core) else None
+        replica = replica_of(node.core, self._names[partition])
         if replica is None:
             return
         cached = {}
@@ -437,90 +321,17 @@ class Witness:
 
     def on_power_loss(self, broker: int) -> None:
         """Read how far the logs of a dead process reach in the page cache that the power loss takes."""
-        for partition in self._names:
-            if self.lives.is_present(broker, partition):
-                self._held_ends[broker, partition] = self._logs.held_end(broker, partition)
+        self._ends.on_power_loss(broker)
 
     def on_died(self, broker: int, *, lost_power: bool, damage: str = "") -> None:
         """Read what a crash or a power loss left of each log, and show it; `damage` as in `Died`."""
-        self._asked_at.clear()
+        self._answers.on_died()
         self.flushes.on_died(broker)
-        for partition in self._names:
-            if not self.lives.is_present(broker, partition):
-                continue
-            if self._is_of_deleted(broker, partition):
-                # A disk that was set back may have it again; it holds nothing of the topic that exists now.
-                self._logs.forget(broker, partition)
-                self.jury.see(Died(broker, partition, lost_power, (), 0, damage))
-                self._held_ends.pop((broker, partition), None)
-                continue
-            reader = self._logs.reader(broker, partition)
-            reader.power_lost()
-            start, found = reader.base_offset(), reader.read_all()
-            # The step in which it died may have appended batches of which nobody was told.
-            image = self.jury.ghost.partition(partition).image(broker)
-            end = image.chain.end
-            if image.leads:
-                self._led_last.add((broker, partition))
-            self._logs.remember(partition, reader, [mark for mark in found if mark.base_offset >= end])
-            marks, removed_end = self._logs.opened(broker, partition, reader, found, start)
-            recovery_point = self._logs.recovery_point(broker, self._names[partition])
-            self._unrecovered[broker, partition] = recovery_point
-            held_end = self._held_ends.pop((broker, partition), None)
-            self.jury.see(
-                Died(
-                    broker, partition, lost_power, marks, start, damage, recovery_point, removed_end, held_end
-                )
-            )
-
-    def _is_of_deleted(self, broker: int, partition: str) -> bool:
-        """Whether the log on the broker's disk is that of a deleted topic of the name, by its `partition.metadata`."""
-        if not self.reads_values:
-            return False
-        written_id = self._logs.written_topic_id(broker, partition)
-        return not self.lives.may_be_present(partition, written_id)
+        self._ends.on_died(broker, lost_power=lost_power, damage=damage)
 
     def on_stopped(self, broker: int) -> None:
         """Show the orderly end of a broker's process, for the logs of the directories that it has marked."""
-        for partition in self._names:
-            self._unrecovered.pop((broker, partition), None)
-            if self.lives.is_present(broker, partition) and self._logs.is_marked_clean(broker, partition):
-                self.jury.see(StoppedCleanly(broker, partition))
-
-    def _on_loaded(self, broker: int, offline: Collection[str]) -> None:
-        """Show what a start has recovered; nothing of a log directory that is offline, which no start has read."""
-        for partition in self._names:
-            if offline and self._logs.log_directory(broker, partition) in offline:
-                continue
-            if self._is_of_deleted(broker, partition):
-                continue
-            reader = self._logs.reader(broker, partition)
-            start = reader.base_offset()
-            marks, removed_end = self._logs.opened(broker, partition, reader, reader.read_all(), start)
-            # A disk that lost what was synced may have left an empty segment after a hole.
-            image = self.jury.ghost.partition(partition).image(broker)
-            has_damage = bool(image.damage or image.cache_damage)
-            unsound = reader.unsound or (reader.hole() if has_damage else "")
-            self._judge_recovery(broker, partition, reader)
-            checkpoint = self._logs.log_start(broker, self._names[partition])
-            self._open_logs.on_loaded(broker, partition, checkpoint)
-            self.jury.see(Loaded(broker, partition, marks, unsound, start, removed_end))
-            self._logs.judge_compaction(broker, partition)
-            if (broker, partition) in self._led_last:
-                # Consumers may have read what a compaction left of which nobody was told.
-                self._logs.leads(broker, partition)
-                self._led_last.discard((broker, partition))
-
-    def _judge_recovery(self, broker: int, partition: str, reader: LogReader) -> None:
-        """Report damage that a start had to cut off, in a partition that is judged no further because of rot."""
-        recovery_point = self._unrecovered.pop((broker, partition), None)
-        ghost = self.jury.ghost.partition(partition)
-        if recovery_point is None or not ghost.unjudged or ghost.image(broker).damage != ROTTEN:
-            return
-        sound_end = reader.places[-1].mark.next_offset if reader.places else reader.base_offset()
-        if WRONG_CHECKSUM in reader.unsound and sound_end >= recovery_point:
-            what = f"broker {broker} kept damage above its recovery point {recovery_point}: {reader.unsound}"
-            self.jury.report(DAMAGE, f"{partition}: {what}")
+        self._ends.on_stopped(broker)
 
     def _judge_appended(
         self, broker: int, partition: str, reader: LogReader, seen: Sequence[Mark], first_offset: int
@@ -539,8 +350,7 @@ class Witness:
         if node_id == CONTROLLER_ID:
             self.controller.on_request(exchange.body)
         elif isinstance(exchange.body, ListOffsetsRequest):
-            name = str(exchange.body.topic_partition)
-            self._asked_at[exchange] = self.jury.ghost.partition(name).truth.end
+            self._answers.on_asked(exchange, exchange.body)
 
     def on_reply(self, node: Member, exchange: Exchange, body: ResponseBody) -> None:
         """Show what a node answers to producers, followers, consumers and brokers."""
@@ -551,93 +361,11 @@ class Witness:
         elif node_id == CONTROLLER_ID:
             self.controller.on_answer(request, body, asked_us=exchange.asked_us)
         elif isinstance(request, ProduceRequest) and isinstance(body, ProduceResponse):
-            self._note_acknowledged(node_id, request, body)
-            self._on_produced(node_id, request, body)
+            self._answers.note_acknowledged(node_id, request, body)
+            self._answers.on_produced(node_id, request, body)
         elif isinstance(request, FetchRequest) and isinstance(body, FetchResponse):
             self._fetches.on_answer(node_id, node.core, request, body)
             if request.replica_id < 0:
-                self._on_served(node_id, body)
+                self._answers.on_served(node_id, body)
         elif isinstance(request, ListOffsetsRequest) and isinstance(body, ListOffsetsResponse):
-            self._on_looked_up(node, request, body, self._asked_at.pop(exchange, 0))
-
-    def _note_acknowledged(self, broker: int, request: ProduceRequest, body: ProduceResponse) -> None:
-        """Note which life of each topic has acknowledged the values, where a topic has several."""
-        if not self.reads_values:
-            return
-        for asked, answer in zip(request.partitions, body.partitions, strict=False):
-            if answer.error is ErrorCode.NONE:
-                for _, value in values_of(asked.records):
-                    self.lives.note_acknowledged(broker, str(answer.topic_partition), value, asked.topic_id)
-
-    def _on_produced(self, broker: int, request: ProduceRequest, body: ProduceResponse) -> None:
-        acks = request.acks
-        for asked, answer in zip(request.partitions, body.partitions, strict=False):
-            if answer.error is ErrorCode.NONE and answer.base_offset >= 0:
-                name = str(answer.topic_partition)
-                is_named = self.lives.is_named(name, asked.topic_id)
-                if not is_named or not self.lives.is_present(broker, name):
-                    continue
-                durable_on: tuple[int, ...] = ()
-                if acks == -1 and self.jury.ghost.partition(name).flush_promised:
-                    durable_on = tuple(
-                        each for each in self._logs.brokers if self._keeps(each, name, answer.last_offset)
-                    )
-                self.jury.see(
-                    Acknowledged(
-                        broker, name, answer.base_offset, answer.last_offset, acks, durable_on,
-                        answer.leader_epoch,
-                    )
-                )  # fmt: skip
-
-    def _keeps(self, broker: int, partition: str, offset: int) -> bool:
-        """Whether the broker's disk would keep the record through a power loss, or has deleted it for its age.
-
-        One whose syncs lied said that it would.
-        """
-        reader = self._logs.reader(broker, partition)
-        if self._logs.disk(broker).deceives:
-            return True
-        return reader.durable_end() > offset or reader.base_offset() > offset
-
-    def _on_looked_up(
-        self, node: Member, request: ListOffsetsRequest, body: ListOffsetsResponse, committed_before: int
-    ) -> None:
-        broker, name = node.node_id, str(body.topic_partition)
-        if body.error is not ErrorCode.NONE or not self.lives.is_present(broker, name):
-            return
-        log_start = self._log_start(broker, name)
-        is_readable, found = False, None
-        # The log may begin later than it did when the answer was made.
-        if request.timestamp >= 0 and not 0 <= body.offset < log_start:
-            is_readable, found = self._logs.first_as_late(broker, name, request.timestamp, log_start)
-        replica = node.core.replicas().get(body.topic_partition) if has_replicas(node.core) else None
-        # An event of the same turn may have taken the replica away since.
-        gone_us, gone_epoch = self._gone.get((broker, name), (-1, -1))
-        was_there = gone_epoch if gone_us == self.jury.now_us() else -1
-        epoch = was_there if replica is None else replica.leader_epoch
-        # Who has copied a compacted log knows the epochs of what was left.
-        found_epoch = None if self._logs.is_compacted(name) else body.leader_epoch
-        self.jury.see(
-            OffsetLookedUp(
-                broker, name, request.timestamp, body.offset, body.timestamp, committed_before, is_readable,
-                found, request.current_leader_epoch, epoch, found_epoch,
-            )
-        )  # fmt: skip
-
-    def _log_start(self, broker: int, partition: str) -> int:
-        """Returns where the leader's log begins, as it says itself: nobody else knows that after its start."""
-        known = self.jury.ghost.partition(partition).image(broker).log_start
-        node, _ = self._leaders.get(partition, (None, -1))
-        core = None if node is None or node.node_id != broker else node.core
-        replica = core.replicas().get(self._names[partition]) if has_replicas(core) else None
-        return known if replica is None else max(known, replica.log.log_start_offset)
-
-    def _on_served(self, broker: int, body: FetchResponse) -> None:
-        for answer in body.partitions:
-            partition = str(answer.topic_partition)
-            if answer.records and self.reads_values:
-                for offset, value in values_of(answer.records):
-                    self.lives.note_served(broker, partition, offset, value)
-            if answer.records and self.lives.is_present(broker, partition):
-                marks = self._logs.originals(broker, partition, marks_of(answer.records))
-                self.jury.see(Served(broker, partition, answer.high_watermark, marks))
+            self._answers.on_looked_up(node, exchange, request, body)

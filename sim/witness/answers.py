@@ -1,0 +1,137 @@
+"""Shows the checkers what brokers answer to producers and consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import final
+
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import (
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicPartition,
+)
+from sim.checkers.base import Jury
+from sim.checkers.chain import marks_of, values_of
+from sim.checkers.sightings import Acknowledged, OffsetLookedUp, Served
+from sim.witness.disk_logs import DiskLogs
+from sim.witness.views import Member, replica_of
+from sim.world.packets import Exchange
+
+
+@final
+class AnswerWitness:
+    """Watches the partitions that the scenario creates, beside the bytes on the brokers' disks."""
+
+    def __init__(
+        self, jury: Jury, logs: DiskLogs, names: Mapping[str, TopicPartition],
+        leaders: Mapping[str, tuple[Member, int]],
+    ) -> None:  # fmt: skip
+        """`leaders` has the node that began to lead last, and its epoch, by partition."""
+        self._jury, self._logs, self._names, self._leaders = jury, logs, names, leaders
+        self._lives = logs.lives
+        # When a replica went offline or was removed, and in which epoch, by broker and partition.
+        self._gone: dict[tuple[int, str], tuple[int, int]] = {}
+        # The end of what was committed when a look-up of an offset came.
+        self._asked_at: dict[Exchange, int] = {}
+
+    def note_acknowledged(self, broker: int, request: ProduceRequest, body: ProduceResponse) -> None:
+        """Note which life of each topic has acknowledged the values, where a topic has several."""
+        if not self._lives.may_end:
+            return
+        for asked, answer in zip(request.partitions, body.partitions, strict=False):
+            if answer.error is ErrorCode.NONE:
+                for _, value in values_of(asked.records):
+                    self._lives.note_acknowledged(broker, str(answer.topic_partition), value, asked.topic_id)
+
+    def on_produced(self, broker: int, request: ProduceRequest, body: ProduceResponse) -> None:
+        """Show what a producer was told to be in the log, and which disks would keep it through a power loss."""
+        acks = request.acks
+        for asked, answer in zip(request.partitions, body.partitions, strict=False):
+            if answer.error is ErrorCode.NONE and answer.base_offset >= 0:
+                name = str(answer.topic_partition)
+                is_named = self._lives.is_named(name, asked.topic_id)
+                if not is_named or not self._lives.is_present(broker, name):
+                    continue
+                durable_on: tuple[int, ...] = ()
+                if acks == -1 and self._jury.ghost.partition(name).flush_promised:
+                    durable_on = tuple(
+                        each for each in self._logs.brokers if self._keeps(each, name, answer.last_offset)
+                    )
+                self._jury.see(
+                    Acknowledged(
+                        broker, name, answer.base_offset, answer.last_offset, acks, durable_on,
+                        answer.leader_epoch,
+                    )
+                )  # fmt: skip
+
+    def _keeps(self, broker: int, partition: str, offset: int) -> bool:
+        """Whether the broker's disk would keep the record through a power loss, or has deleted it for its age.
+
+        One whose syncs lied said that it would.
+        """
+        reader = self._logs.reader(broker, partition)
+        if self._logs.disk(broker).deceives:
+            return True
+        return reader.durable_end() > offset or reader.base_offset() > offset
+
+    def on_asked(self, exchange: Exchange, request: ListOffsetsRequest) -> None:
+        """Note how much is committed as a look-up of an offset comes."""
+        self._asked_at[exchange] = self._jury.ghost.partition(str(request.topic_partition)).truth.end
+
+    def on_died(self) -> None:
+        """Forget the look-ups that wait: those of a dead broker are never answered."""
+        self._asked_at.clear()
+
+    def on_gone(self, broker: int, partition: str, leader_epoch: int) -> None:
+        """Note that a broker's replica of that epoch has gone offline or was removed in this turn."""
+        self._gone[broker, partition] = self._jury.now_us(), leader_epoch
+
+    def on_looked_up(
+        self, node: Member, exchange: Exchange, request: ListOffsetsRequest, body: ListOffsetsResponse
+    ) -> None:
+        """Show the offset that a client was told for a timestamp."""
+        committed_before = self._asked_at.pop(exchange, 0)
+        broker, name = node.node_id, str(body.topic_partition)
+        if body.error is not ErrorCode.NONE or not self._lives.is_present(broker, name):
+            return
+        log_start = self._log_start(broker, name)
+        is_readable, found = False, None
+        # The log may begin later than it did when the answer was made.
+        if request.timestamp >= 0 and not 0 <= body.offset < log_start:
+            is_readable, found = self._logs.first_as_late(broker, name, request.timestamp, log_start)
+        replica = replica_of(node.core, body.topic_partition)
+        # An event of the same turn may have taken the replica away since.
+        gone_us, gone_epoch = self._gone.get((broker, name), (-1, -1))
+        was_there = gone_epoch if gone_us == self._jury.now_us() else -1
+        epoch = was_there if replica is None else replica.leader_epoch
+        # Who has copied a compacted log knows the epochs of what was left.
+        found_epoch = None if self._logs.is_compacted(name) else body.leader_epoch
+        self._jury.see(
+            OffsetLookedUp(
+                broker, name, request.timestamp, body.offset, body.timestamp, committed_before, is_readable,
+                found, request.current_leader_epoch, epoch, found_epoch,
+            )
+        )  # fmt: skip
+
+    def _log_start(self, broker: int, partition: str) -> int:
+        """Returns where the leader's log begins, as it says itself: nobody else knows that after its start."""
+        known = self._jury.ghost.partition(partition).image(broker).log_start
+        node, _ = self._leaders.get(partition, (None, -1))
+        core = None if node is None or node.node_id != broker else node.core
+        replica = replica_of(core, self._names[partition])
+        return known if replica is None else max(known, replica.log.log_start_offset)
+
+    def on_served(self, broker: int, body: FetchResponse) -> None:
+        """Show the records that a consumer was given."""
+        for answer in body.partitions:
+            partition = str(answer.topic_partition)
+            if answer.records and self._lives.may_end:
+                for offset, value in values_of(answer.records):
+                    self._lives.note_served(broker, partition, offset, value)
+            if answer.records and self._lives.is_present(broker, partition):
+                marks = self._logs.originals(broker, partition, marks_of(answer.records))
+                self._jury.see(Served(broker, partition, answer.high_watermark, marks))
