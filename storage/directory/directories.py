@@ -7,6 +7,7 @@ errors are raised to the caller. Kafka: LogManager, LogDirFailureChannel (KIP-11
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -119,6 +120,7 @@ class LogDirectories:
                         raise
                     self._drop_at_start(manager, error)
             self._check_any()
+            self._delete_half_made()
             self._check_duplicates()
         except BaseException:
             self.close_handles()
@@ -128,6 +130,22 @@ class LogDirectories:
         if not self.online:
             reasons = "; ".join(f"{each.directory}: {each.reason}" for each in self.offline)
             raise NoLogDirectory(f"no log directory can be used: {reasons}")
+
+    def _delete_half_made(self) -> None:
+        """Delete each log that a crash left half made, if another directory has one of its name.
+
+        That one may be of a deleted topic, in a directory that was offline at the deletion and at the creation.
+        """
+        counts = Counter(name for manager in self.online for name in manager.logs)
+        for manager in list(self.online):
+            try:
+                for name in [
+                    name for name in manager.logs if counts[name] > 1 and manager.is_half_made(name)
+                ]:
+                    counts[name] -= 1
+                    manager.delete(manager.logs[name].topic, manager.logs[name].partition)
+            except DirectoryFailed as error:
+                self._drop_at_start(manager, error)
 
     def _check_duplicates(self) -> None:
         """Refuse a partition that is in two directories (LL4): only an operator can know which copy is right.

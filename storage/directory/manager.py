@@ -329,6 +329,14 @@ class LogManager:
         """Whether the creation of the partition's log has failed after its directory was made."""
         return directory_name(topic, partition) in self._half_made
 
+    def is_half_made(self, name: str) -> bool:
+        """Whether a loaded log may be what a crash left of its creation: it has no topic id and never held a batch.
+
+        The topic id is durable before the first append, so nothing that was ever acknowledged can be in it.
+        """
+        log = self.logs[name]
+        return name not in self.topic_ids and log.log_start_offset == log.log_end_offset == 0
+
     def _note_topic_id(self, name: str, path: str, topic_id: str) -> None:
         """Write the topic id beside the log, so that the next topic of the name does not take the log for its own."""
         assert name not in self.topic_ids, (name, self.topic_ids[name], topic_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.core.effects import Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     BrokerHeartbeatRequest,
@@ -175,6 +176,24 @@ def test_ll4_of_two_logs_of_one_name_the_one_of_a_deleted_topic_is_set_aside() -
     names = setup.disk.file_system(Life("eye")).list("two")
     aside = sorted(name.partition(".")[0] for name in names if name.endswith("-stray"))
     assert aside == [str(each) for each in IN_TWO]
+
+
+def test_ll4_a_log_half_made_while_the_deleted_topics_was_offline_does_not_stop_the_start() -> None:
+    """Drawn seed 570260: the next start found one t-0 of the deleted topic and one without a topic id, and gave up."""
+    setup = leading()
+    setup.disk.break_directory("two")
+    lost = restarted(setup)
+    lost.boot(*topic())
+    setup.disk.fail(1, verbs={"sync"}, path_suffix="one/t-1/partition.metadata.tmp")
+    effects = lost.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID), *topic(topic_id="2f" * 16))
+    assert isinstance(effects[-1], Stop)
+    setup.disk.mend()
+    again = restarted(setup, life=9)
+    again.boot(*topic(topic_id="2f" * 16))
+    assert sorted(name for names in placed(again).values() for name in names) == [
+        str(each) for each in PARTITIONS
+    ]
+    assert outcomes(produce(again, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
 
 
 def test_all_directories_are_the_same_nodes() -> None:

@@ -186,7 +186,7 @@ def test_ll4_a_partition_in_two_directories_is_refused() -> None:
     disk = new_disk()
     for directory in ("one", "two"):
         logs = started(disk, [directory])
-        logs.create("t", 0)
+        append_each(logs.create("t", 0), 1)
         logs.shutdown()
     with pytest.raises(StorageError, match="t-0 is in two log directories: one/t-0 and two/t-0"):
         started(disk)
@@ -200,7 +200,7 @@ def test_ll4_logs_of_two_topics_with_one_name_may_be_in_two_directories() -> Non
         disk = new_disk()
         for directory, topic_id in zip(("one", "two"), topic_ids, strict=True):
             logs = started(disk, [directory])
-            logs.create("t", 0, topic_id=topic_id)
+            append_each(logs.create("t", 0, topic_id=topic_id), 1)
             logs.shutdown()
         return disk
 
@@ -212,6 +212,61 @@ def test_ll4_logs_of_two_topics_with_one_name_may_be_in_two_directories() -> Non
     for topic_ids in ((first, first), (first, None), (None, first)):
         with pytest.raises(StorageError, match="t-0 is in two log directories"):
             started(in_two(*topic_ids))
+
+
+def with_half_made(directory: str, *whole: str) -> SimDisk:
+    """Return a disk where a crash has cut short the creation of a log; `whole` have one with a batch in it."""
+    disk = new_disk()
+    for name in whole:
+        logs = started(disk, [name])
+        append_each(logs.create("t", 0, topic_id="B" * 21 + "A"), 1)
+        logs.shutdown()
+    logs = started(disk, [directory])
+    disk.fail(1, verbs={"sync"}, path_suffix="partition.metadata.tmp")
+    with pytest.raises(DirectoryFailed):
+        logs.create("t", 0, topic_id="C" * 21 + "A")
+    disk.crash_process()
+    return disk
+
+
+@pytest.mark.parametrize(("half_made", "whole"), [("one", "two"), ("two", "one")])
+def test_ll4_a_log_that_a_crash_left_half_made_is_deleted_where_another_directory_has_one(
+    half_made: str, whole: str
+) -> None:
+    """Kafka sets aside a log without a topic id (`LogManager.isStrayKraftReplica`): nothing was appended to it."""
+    disk = with_half_made(half_made, whole)
+    logs = started(disk)
+    assert {manager.directory: list(manager.logs) for manager in logs.online if manager.logs} == {
+        whole: ["t-0"]
+    }
+    assert not exists(disk, join(half_made, "t-0"))
+    log = logs.get("t", 0)
+    assert log is not None and read_offsets(log) == [0]
+
+
+def test_ll4_a_log_that_a_crash_left_half_made_is_gone_on_with_where_it_is_the_only_one() -> None:
+    disk = with_half_made("two")
+    logs = started(disk)
+    assert logs.create("t", 0, topic_id="C" * 21 + "A").directory == "two/t-0"
+    logs.shutdown()
+    assert [manager.topic_ids for manager in started(disk).online] == [{}, {"t-0": "C" * 21 + "A"}, {}]
+
+
+def test_ll4_of_two_logs_that_are_half_made_one_is_left() -> None:
+    disk = with_half_made("one")
+    logs = started(disk, ["two"])
+    logs.create("t", 0)
+    disk.crash_process()
+    assert counts(started(disk)) == [0, 1, 0]
+
+
+def test_ll4_a_directory_that_cannot_delete_a_half_made_log_is_offline() -> None:
+    disk = with_half_made("two", "one")
+    logs = opened(disk)
+    disk.fail(1, verbs={"rename"}, path_suffix="two/t-0")
+    logs.load(NOW_MS)
+    assert [each.directory for each in logs.offline] == ["two"]
+    assert {manager.directory: list(manager.logs) for manager in logs.online} == {"one": ["t-0"], "three": []}
 
 
 @pytest.mark.covers("LogManagerTest.testHandlingExceptionsDuringShutdown")
