@@ -223,6 +223,9 @@ class LogManager:
                 parsed = parse_directory_name(name)
             except BadDirectoryName as error:
                 raise BadDirectoryName(f"{self.directory}/{error}") from error
+            # The controller's log. A topic may have a name that only begins like it.
+            if parsed.topic == METADATA_TOPIC:
+                continue
             if parsed.suffix == DELETE_SUFFIX:
                 delete_log_files(self._file_system, join(self.directory, name))
                 continue
@@ -248,9 +251,7 @@ class LogManager:
         return [
             name
             for name in self._file_system.list(self.directory)
-            if name != _REMOTE_INDEX_CACHE
-            and not name.startswith(METADATA_TOPIC + "-")
-            and self._file_system.stat(join(self.directory, name)).is_directory
+            if name != _REMOTE_INDEX_CACHE and self._file_system.stat(join(self.directory, name)).is_directory
         ]
 
     def _open(

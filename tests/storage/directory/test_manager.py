@@ -305,6 +305,19 @@ def test_ll3_the_metadata_log_and_strays_are_left_alone() -> None:
     assert logs.logs == {} and file_system.exists(join(DIRECTORY, stray))
 
 
+def test_ll3_a_topic_whose_name_begins_like_that_of_the_metadata_log_is_loaded() -> None:
+    """Else its log would be opened as a new one is: without recovery, and with nothing committed."""
+    disk = new_disk()
+    log = started(disk).create("__cluster_metadata-copy", 0, topic_id=TOPIC_ID)
+    append_each(log, 5)
+    file = disk.file_system(Life()).open(log.local.segments.active.path, OpenMode.WRITE)
+    file.truncate(file.size() - 1)
+    disk.crash_process()
+    logs = started(disk)
+    assert logs.topic_ids == {"__cluster_metadata-copy-0": TOPIC_ID}
+    assert read_offsets(logs.logs["__cluster_metadata-copy-0"]) == [0, 1, 2, 3]
+
+
 def test_topics_have_their_own_configuration() -> None:
     disk = new_disk()
     logs = started(disk)
