@@ -30,7 +30,7 @@ from storage.disk.checkpoints import (
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
-from storage.disk.filesystem import FileSystem, Lock, delete_log_files, dirname, join
+from storage.disk.filesystem import FileSystem, Lock, delete_log_files, join, make_directory_durably
 from storage.disk.lack import refusing_lack, reserving
 from storage.draws import Draws
 from storage.errors import (
@@ -588,8 +588,7 @@ def lock_directory(file_system: FileSystem, directory: str) -> Lock:
 def _make_durable_directory(file_system: FileSystem, directory: str) -> None:
     # In one that is empty, the life that made it may have ended before the sync, or because it failed.
     if not file_system.exists(directory) or not file_system.list(directory):
-        file_system.make_directory(directory)
-        file_system.sync_directory(dirname(directory))
+        make_directory_durably(file_system, directory)
 
 
 def _read_or_nothing(checkpoint: OffsetCheckpoint) -> Offsets:

@@ -214,6 +214,22 @@ def write_synced(file_system: FileSystem, path: str, content: Buffer) -> None:
         file.close()
 
 
+def make_directory_durably(file_system: FileSystem, path: str) -> None:
+    """Create the directory and its parents, with durable names: without them a flush of what is in it is lost.
+
+    Raises OSError.
+    """
+    # Even where the directory existed: the life that made it may have ended before the sync.
+    parents = [dirname(path)]
+    ancestor = parents[0]
+    while ancestor and not file_system.exists(ancestor):
+        ancestor = dirname(ancestor)
+        parents.append(ancestor)
+    file_system.make_directory(path)
+    for parent in parents:
+        file_system.sync_directory(parent)
+
+
 def delete_log_files(file_system: FileSystem, directory: str) -> None:
     """Delete `directory` with everything in it, sub-directories too; durable on return. Kafka: Utils.delete.
 

@@ -21,7 +21,7 @@ from cluster.core.controller.brokers import BrokerControl
 from cluster.core.controller.config import ControllerConfig
 from cluster.core.controller.decisions import Decision
 from cluster.core.controller.elections import LeaderElection
-from cluster.core.controller.metadata_log import StoredMetadataLog, make_directory_durably
+from cluster.core.controller.metadata_log import StoredMetadataLog
 from cluster.core.controller.observations import observe
 from cluster.core.controller.observers import ParkedFetches
 from cluster.core.controller.partitions import PartitionControl
@@ -56,7 +56,7 @@ from cluster.core.metadata.log import MetadataLog, committed_changes
 from cluster.core.metadata.records import AbortTransactionRecord, ClusterRecord, MetadataRecord
 from cluster.core.metadata.snapshots import image_of_snapshot, records_of_image
 from cluster.core.refusals import refusal
-from storage.disk.filesystem import FileSystem, Lock, join
+from storage.disk.filesystem import FileSystem, Lock, join, make_directory_durably
 from storage.draws import Draws
 from storage.errors import DirectoryInUse, StorageError
 from storage.log import RecoveryCut

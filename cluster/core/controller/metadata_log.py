@@ -15,7 +15,7 @@ from cluster.core.metadata.batches import build_change, whole_batches_size
 from cluster.core.metadata.records import MetadataRecord
 from cluster.core.metadata.snapshots import Snapshot, encode_snapshot
 from storage.config import LogConfig
-from storage.disk.filesystem import FileSystem, dirname, join
+from storage.disk.filesystem import FileSystem, join, make_directory_durably
 from storage.draws import Draws
 from storage.errors import OffsetOutOfRange
 from storage.log import Isolation, PartitionLog, RecoveryCut
@@ -156,16 +156,3 @@ class StoredMetadataLog:
     def close(self, now_ms: int) -> None:
         self._log.flushes.flush()
         self._log.close()
-
-
-def make_directory_durably(file_system: FileSystem, path: str) -> None:
-    """Creates the directory and makes its name durable: without that, a flush of the log is lost. Raises OSError."""
-    # Even where the directory existed: the life that made it may have ended before the sync.
-    parents = [dirname(path)]
-    ancestor = parents[0]
-    while ancestor and not file_system.exists(ancestor):
-        ancestor = dirname(ancestor)
-        parents.append(ancestor)
-    file_system.make_directory(path)
-    for parent in parents:
-        file_system.sync_directory(parent)

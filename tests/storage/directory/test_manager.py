@@ -99,6 +99,21 @@ def test_a_log_survives_a_power_loss_once_flushed_with_all_its_names() -> None:
     assert read_offsets(logs.logs["t-0"]) == [0, 1, 2, 3, 4] and logs.topic_ids == {"t-0": TOPIC_ID}
 
 
+def test_ll1_a_directory_is_made_with_all_above_it_so_that_no_power_loss_takes_what_was_flushed() -> None:
+    disk = new_disk()
+
+    def begun() -> LogManager:
+        logs = LogManager(disk.file_system(Life()), "disks/a/logs", SMALL, NOW_MS, Draws(1))
+        logs.load(NOW_MS)
+        return logs
+
+    log = begun().create("t", 0)
+    append_each(log, 5)
+    log.flushes.flush()
+    disk.lose_power("none")
+    assert read_offsets(begun().logs["t-0"]) == [0, 1, 2, 3, 4]
+
+
 def test_rt16_a_truncation_lowers_the_recovery_point_on_disk_before_the_next_append() -> None:
     disk = new_disk()
     logs = started(disk)
