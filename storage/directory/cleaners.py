@@ -66,7 +66,7 @@ class CleanerManager:
         try:
             self._checkpoints = self._file.read()
         # All logs count as dirty then: more is read than necessary, and nothing is lost.
-        except CorruptCheckpoint as error:
+        except (CorruptCheckpoint, OSError) as error:
             logger.error("checkpoint ignored: reason=%s", error)
             self._checkpoints = {}
 

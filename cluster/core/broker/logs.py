@@ -31,6 +31,7 @@ from storage.errors import (
     ForeignDirectory,
     OutOfHandles,
     StorageError,
+    reason_of,
 )
 from storage.log import PartitionLog, RecoveryCut
 from storage.topics import directory_name, parse_directory_name
@@ -315,11 +316,23 @@ class BrokerLogs:
         self._outbox.observe("replica.set_aside", topic_partition=str(topic_partition), path=path or "")
 
     def new_cleaners(self) -> dict[str, CleanerManager]:
-        """Makes one cleaner for each directory, which follows the logs that are added to and removed from it."""
-        return {
-            manager.directory: CleanerManager(self._file_system, manager.directory, manager.logs)
-            for manager in self.directories.online
-        }
+        """Makes one cleaner for each directory, which follows the logs that are added to and removed from it.
+
+        A directory whose checkpoint of the cleaner cannot be created goes offline. Raises DirectoryFailed if no other
+        one is left.
+        """
+        cleaners = {}
+        for manager in list(self.directories.online):
+            directory = manager.directory
+            try:
+                cleaners[directory] = CleanerManager(self._file_system, directory, manager.logs)
+            except OSError as error:
+                if is_lack(error):
+                    raise
+                failure = DirectoryFailed(f"{directory}: open failed: {reason_of(error)}")
+                failure.__cause__ = error
+                self.directories.fail(directory, failure)
+        return cleaners
 
     def on_disk_failed(self, log: PartitionLog | None, error: Exception) -> None:
         """Takes the directory whose disk raised `error` offline; `log` is the log whose call raised it (AP16).

@@ -23,7 +23,7 @@ from sim.disk.faults import READ_OR_MUTATE
 from sim.disk.life import Life
 from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.draws import Draws
-from storage.errors import ForeignDirectory, NoLogDirectory, StorageError
+from storage.errors import DirectoryFailed, ForeignDirectory, NoLogDirectory, StorageError
 from tests.cluster.broker.setup import BrokerSetup
 from tests.cluster.broker.two_directories import (
     IN_TWO,
@@ -58,6 +58,33 @@ def test_ll1_a_directory_that_fails_at_start_is_offline_and_named_and_the_other_
     setup.metadata(*topic())
     assert placed(setup) == {"one": ["t-0", "t-1", "t-2", "t-3"]}
     assert outcomes(produce(setup, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
+
+
+def test_ll1_a_directory_where_the_cleaners_checkpoint_cannot_be_made_is_offline_and_the_other_serves() -> (
+    None
+):
+    setup = BrokerSetup(directories=TWO)
+    setup.disk.fail(1, verbs={"create"}, path_suffix="two/cleaner-offset-checkpoint")
+    (told,) = observed(setup.start(), "log_directory.offline")
+    assert told["directory"] == "two"
+    assert list(setup.broker.maintenance.cleaners) == ["one"]
+
+
+def test_ll1_the_only_directory_where_the_cleaners_checkpoint_cannot_be_made_ends_the_start() -> None:
+    setup = BrokerSetup(directories="one")
+    setup.disk.fail(1, verbs={"create"}, path_suffix="one/cleaner-offset-checkpoint")
+    with pytest.raises(DirectoryFailed, match=r"one: open failed: .*Input/output error"):
+        setup.start()
+
+
+def test_ll2_a_cleaners_checkpoint_that_cannot_be_read_counts_as_empty() -> None:
+    setup = leading()
+    setup.broker.maintenance.cleaners["two"]._update(("t", 1), 1)
+    again = restarted(setup)
+    again.disk.fail(1, verbs={"read"}, path_suffix="two/cleaner-offset-checkpoint")
+    again.boot(*topic())
+    assert placed(again) == placed(setup)
+    assert again.broker.maintenance.cleaners["two"].checkpoints == {}
 
 
 def used_disk() -> SimDisk:
