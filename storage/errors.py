@@ -219,10 +219,10 @@ class DirectoryFailed(StorageError):
 
 
 class LogHalfMade(StorageError):
-    """A directory failed while a log was made in it, and is offline now; on its disk there may be an empty log.
+    """A directory failed while a log was made in it, or later, and is offline now; on its disk there may be a log.
 
-    Its cause is the error. A log in another directory would be a second one at the next start, and the empty one could
-    be taken for it.
+    Its cause is the error, if it came up now. A log in another directory would be a second one at the next start, and
+    an empty one could be taken for the other.
     """
 
 

@@ -74,6 +74,8 @@ class LogDirectories:
         self._recovered = recovered
         self.online: list[LogManager] = []
         self.offline: list[OfflineDirectory] = []
+        # The names and topic ids of the logs, also half made ones, in directories that have failed since the load.
+        self._logs_offline: set[tuple[str, str | None]] = set()
         self.on_offline: Callable[[LogManager, str], None] = _close
         paths = _distinct(file_system, directories)
         self._is_single = len(paths) == 1
@@ -200,13 +202,18 @@ class LogDirectories:
         """Return the partition's log; where there is none, create it in `directory` or where the fewest logs are.
 
         A directory whose disk fails is taken offline. The next one is tried, but none in place of `directory`, and as
-        in Kafka none after the log's directory was made: LogHalfMade says so (LL4). Raises what `LogManager.create`
-        raises, the disk error of the last directory too; StorageError if `directory` is not online. A lack of
-        descriptors is no failure of a disk: OutOfHandles fails this call alone.
+        in Kafka none after the log's directory was made: LogHalfMade says so (LL4), also of a log that went offline
+        with its directory. Raises what `LogManager.create` raises, the disk error of the last directory too;
+        StorageError if `directory` is not online. A lack of descriptors is no failure of a disk: OutOfHandles fails
+        this call alone.
         """
         known = self.manager_of(topic, partition)
         if known is not None:
             return known.create(topic, partition, config, topic_id, now_ms)
+        name = directory_name(topic, partition)
+        # A start after its directory is back would find two logs of one topic.
+        if not self._logs_offline.isdisjoint({(name, topic_id), (name, None)}):
+            raise LogHalfMade(f"{name} is in a log directory that is offline")
 
         def place(manager: LogManager) -> tuple[bool, int]:
             # What a call has made that found no descriptor would be a second log, were the log made elsewhere.
@@ -226,7 +233,7 @@ class LogDirectories:
                 if manager.has_half_made(topic, partition):
                     raise LogHalfMade(str(error)) from error
         wanted = "" if directory is None else f" {directory}"
-        raise StorageError(f"no log directory{wanted} can take {directory_name(topic, partition)}")
+        raise StorageError(f"no log directory{wanted} can take {name}")
 
     def delete(self, topic: str, partition: int) -> bool:
         manager = self.manager_of(topic, partition)
@@ -263,6 +270,8 @@ class LogDirectories:
         self.online.remove(manager)
         assert self.online, manager.directory
         assert manager not in self.online, manager.directory
+        self._logs_offline |= manager.half_made.items()
+        self._logs_offline |= {(name, manager.topic_ids.get(name)) for name in manager.logs}
         reason = str(error) or type(error).__name__
         for log in manager.logs.values():
             log.online.fail_with_directory(reason)

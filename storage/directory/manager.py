@@ -135,7 +135,8 @@ class LogManager:
         # Topic ids by directory name, for partitions that have one.
         self.topic_ids: dict[str, str] = {}
         # The directory of the log that is being made, from when it may be on the disk; those of creations that failed.
-        self._half_made: set[str] = set()
+        # Each with the topic id that the creation was given: it may be on the disk, too.
+        self.half_made: dict[str, str | None] = {}
         self._is_loaded = False
         # Whether a load has lowered a high watermark: its log ends below the checkpoint.
         self._is_high_watermark_lowered = False
@@ -311,7 +312,7 @@ class LogManager:
             log = self._open(name, config or self._default_config, True, 0, 0)
         # What the name says is what a start will read from it.
         assert (log.topic, log.partition) == (topic, partition), (log, topic, partition)
-        self._half_made.remove(name)
+        del self.half_made[name]
         return log
 
     def _make_directory(self, name: str, topic_id: str | None) -> None:
@@ -321,14 +322,14 @@ class LogManager:
         self.topic_ids.pop(name, None)
         with self._disk("create"):
             self._file_system.make_directory(path)
-            self._half_made.add(name)
+            self.half_made[name] = topic_id
             self._file_system.sync_directory(self.directory)
             if topic_id is not None:
                 self._note_topic_id(name, path, topic_id)
 
     def has_half_made(self, topic: str, partition: int) -> bool:
         """Whether the creation of the partition's log has failed after its directory was made."""
-        return directory_name(topic, partition) in self._half_made
+        return directory_name(topic, partition) in self.half_made
 
     def is_half_made(self, name: str) -> bool:
         """Whether a loaded log may be what a crash left of its creation: it has no topic id and never held a batch.

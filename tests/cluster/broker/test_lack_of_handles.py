@@ -7,6 +7,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Collection
 
+import pytest
+
 from cluster.core.broker.logs import HIGH_WATERMARK_TIMER, RECOVERY_POINT_TIMER
 from cluster.core.broker.maintenance import CLEANER_TIMER
 from cluster.core.effects import Effect, RunJob, SetTimer, Stop
@@ -14,6 +16,7 @@ from cluster.core.errors import ErrorCode
 from cluster.core.messages import ListOffsetsRequest, ListOffsetsResponse
 from cluster.core.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from cluster.core.replica.roles import RETRY_MS, RETRY_TIMER
+from sim.disk.life import Life
 from storage.errors import OutOfHandles
 from tests.cluster.broker.setup import BrokerSetup
 from tests.cluster.broker.test_maintenance import COMPACT, broker_with, keys_in, log_of, run_jobs
@@ -86,6 +89,43 @@ def test_ll4_a_log_that_was_made_in_half_is_made_whole_in_the_same_directory() -
         again.boot(*topic())
         assert sorted(placed(again)["one"]) == sorted(placed(setup)["one"]), number
         assert sorted(placed(again)["two"]) == sorted(placed(setup)["two"]), number
+
+
+@pytest.mark.parametrize(
+    ("verb", "path"), [("sync_directory", "one/t-0"), ("create", f"one/t-0/{0:020}.log")]
+)
+def test_ll4_a_log_made_in_half_whose_directory_then_fails_is_made_in_no_other(verb: str, path: str) -> None:
+    """Its topic id may be on the disk already: the start after the directory is back would refuse two such logs."""
+    setup = booted()
+    setup.disk.fail(1, errno.EMFILE, verbs={verb}, path_suffix=path)
+    setup.metadata(*topic())
+    assert "t-0" not in all_placed(setup)
+    setup.disk.break_directory("one")
+    setup.broker._logs.directories.fail("one", OSError(errno.EIO, "Input/output error", "one/x"))
+    retry(setup)
+    assert PARTITIONS[0] in setup.broker._context.offline and "t-0" not in all_placed(setup)
+    setup.disk.mend()
+    again = restarted(setup)
+    again.boot(*topic())
+    assert all_placed(again) == [str(each) for each in PARTITIONS]
+    assert outcomes(produce(again, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
+
+
+def test_ll4_a_log_whose_directory_fails_while_its_role_waits_is_made_in_no_other() -> None:
+    """KIP-112: an empty log would pass for all that this broker ever had."""
+    setup = leading()
+    produce(setup, *PARTITIONS)
+    again = restarted(setup)
+    # As an older version left it; the id is written when the role begins.
+    again.disk.file_system(Life("hand")).unlink("two/t-1/partition.metadata")
+    again.disk.fail(1, errno.EMFILE, verbs={"sync"}, path_suffix="two/t-1/partition.metadata.tmp")
+    again.boot(*topic())
+    assert PARTITIONS[1] not in again.broker.replicas()
+    again.disk.break_directory("two")
+    produce(again, PARTITIONS[3])
+    retry(again, [1])
+    assert placed(again) == {"one": ["t-0", "t-2"]}
+    assert set(again.broker._context.offline) == {PARTITIONS[1], PARTITIONS[3]}
 
 
 def test_rol5_a_first_image_that_finds_no_descriptor_is_applied_later() -> None:

@@ -105,6 +105,20 @@ def test_ll4_a_log_that_may_be_half_made_in_a_failed_directory_is_made_in_no_oth
     assert log.directory == "one/t-0" and log.local.log_end_offset == 0
 
 
+def test_ll4_a_log_that_went_offline_with_its_directory_is_made_in_no_other_but_one_of_the_next_topic_is() -> (
+    None
+):
+    disk = new_disk()
+    logs = started(disk)
+    logs.create("t", 0, topic_id="B" * 21 + "A")
+    logs.create("u", 0)
+    logs.fail("one", OSError(5, "Input/output error"))
+    with pytest.raises(LogHalfMade, match="t-0 is in a log directory that is offline"):
+        logs.create("t", 0, topic_id="B" * 21 + "A")
+    assert logs.create("t", 0, topic_id="C" * 21 + "A").directory == "three/t-0"
+    assert logs.create("u", 0).directory == "two/u-0"
+
+
 def test_ll4_a_log_that_was_made_once_is_no_half_made_one_when_its_successor_fails_before_it_is_begun() -> (
     None
 ):
