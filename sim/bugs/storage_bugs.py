@@ -139,7 +139,7 @@ STORAGE_BUGS: tuple[Bug, ...] = (
     _bug(
         "truncation-keeps-checkpoint",
         "After a truncation the log is appended to while its checkpoint has the recovery point of before (RT16).",
-        "log.appends:Appends._lower_checkpoint",
+        "log.appends:Appends._lower_checkpoints",
         _says(None),
         found_by="truncation-keeps-checkpoint",
     ),

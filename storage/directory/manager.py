@@ -91,7 +91,8 @@ class PreparedCheckpoint:
                 checkpoint.write_beside(offsets)
 
     def adopt(self) -> bool:
-        """Put in place what was written, on the thread that owns the logs, unless a log was removed since.
+        """Put in place what was written, on the thread that owns the logs, unless a log was removed since, or cut below
+        its marks.
 
         Returns whether it did. Raises DirectoryFailed.
         """
@@ -141,7 +142,7 @@ class LogManager:
         # Whether a load has lowered a high watermark: its log ends below the checkpoint.
         self._is_high_watermark_lowered = False
         self._deleted_count = 0
-        # How often the offsets of a removed log were forgotten.
+        # How often offsets in the checkpoints became wrong: those of a removed log, or of one cut below them.
         self._forgotten_count = 0
         # Logs that are not here, whose offsets the checkpoints may still have.
         self._forgotten: set[tuple[str, int]] = set()
@@ -271,7 +272,7 @@ class LogManager:
             draws=self._draws.child("log", name),
             report=self._report,
             recalls_batches=True,
-            write_lowered_recovery_point=self._write_recovery_points,
+            write_lowered_offsets=self._write_recovery_points,
         )
         self.logs[name] = log
         return log
@@ -487,7 +488,7 @@ class LogManager:
         """Write the recovery points. Only the thread that owns the logs may call this.
 
         The first append after a truncation writes them too (RT16): one write for all logs that were truncated, because
-        each takes longer the more logs there are.
+        each takes longer the more logs there are. With them go the marks that a truncation has lowered.
         """
         with self._disk("checkpoint"):
             self._write_recovery_points()
@@ -495,8 +496,23 @@ class LogManager:
     def _write_recovery_points(self) -> None:
         """Write the recovery points. Raises OSError: an append that called this takes its log offline then."""
         self._recovery_points.write(self._offsets(lambda log: log.flushes.saved_recovery_point))
+        if any(log.marks.are_lowered for log in self.logs.values()):
+            self._write_lowered_marks()
         for log in self.logs.values():
-            log.local.is_recovery_point_lowered = False
+            log.local.is_below_checkpoints = False
+
+    def _write_lowered_marks(self) -> None:
+        """Write the log starts and high watermarks after a truncation below one of them. Raises OSError.
+
+        A start empties a log that ends below the log start of its checkpoint, and takes all for committed that is below
+        the high watermark of its checkpoint.
+        """
+        # A job may have the offsets of before.
+        self._forgotten_count += 1
+        self._log_starts.write(self._log_start_offsets())
+        self._high_watermarks.write(self._offsets(lambda log: log.high_watermark))
+        for log in self.logs.values():
+            log.marks.are_lowered = False
 
     def checkpoint_log_start_offsets(self) -> None:
         with self._disk("checkpoint"):

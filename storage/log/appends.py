@@ -65,7 +65,7 @@ class Appends:
         "_producers",
         "_rules",
         "_segment_bytes",
-        "_write_lowered_recovery_point",
+        "_write_lowered_offsets",
     )
 
     def __init__(
@@ -76,11 +76,11 @@ class Appends:
         marks: Marks,
         flushes: Flushes,
         online: Online,
-        write_lowered_recovery_point: Callable[[], None],
+        write_lowered_offsets: Callable[[], None],
     ) -> None:
         self._local, self._epochs, self._producers = local, epochs, producers
         self._marks, self._flushes, self._online = marks, flushes, online
-        self._write_lowered_recovery_point = write_lowered_recovery_point
+        self._write_lowered_offsets = write_lowered_offsets
         self.configure(local.config)
 
     def configure(self, config: LogConfig) -> None:
@@ -281,8 +281,8 @@ class Appends:
                 if prepared.duplicate is not None:
                     return self._duplicate(prepared.duplicate, checked)
             assert last_offset >= before, (last_offset, before)
-            if local.is_recovery_point_lowered:
-                self._lower_checkpoint()
+            if local.is_below_checkpoints:
+                self._lower_checkpoints()
             active.append(last_offset, checked.records, columns, max_timestamp)
             # Whatever fails from here on, these offsets are used (T35).
             local.end_at(end, active.base_offset, active.records.size_bytes)
@@ -328,14 +328,14 @@ class Appends:
         if not isinstance(error, StorageError) or self._has_written(log_end_before):
             self._online.failed("append", error)
 
-    def _lower_checkpoint(self) -> None:
-        """Write the recovery point that a truncation lowered, before bytes that are not synced follow the cut (RT16).
+    def _lower_checkpoints(self) -> None:
+        """Write the offsets that a truncation lowered, before bytes that are not synced follow the cut (RT16).
 
-        The truncation itself need not write it: until an append the log ends at the cut, below the recovery point of
-        the checkpoint, and a start takes the lower of the two.
+        The truncation itself need not write them: until an append the log ends at the cut. A start takes that in place
+        of a higher recovery point or high watermark, and below a higher log start there is no record that may be read.
         """
-        self._write_lowered_recovery_point()
-        self._local.is_recovery_point_lowered = False
+        self._write_lowered_offsets()
+        self._local.is_below_checkpoints = False
 
     def _exhausted(self, last_offset: int) -> OffsetsExhausted:
         return OffsetsExhausted(

@@ -37,8 +37,9 @@ class LocalLog:
     All below `recovery_point` is on disk. The recovery point is at most the log end offset (FL5), except after a roll
     above the log end, which follows when a follower leaves a gap. Anybody may read `recovery_point` and
     `log_end_offset`, the offset of the next record; only the methods of this class set them.
-    `is_recovery_point_lowered` says that a truncation has lowered the recovery point since the checkpoint was written:
-    the checkpoint may be above it, and must be written before the next append (RT16).
+    `is_below_checkpoints` says that a truncation has lowered the recovery point, the log start offset or the high
+    watermark since their checkpoints were written: these may be above, and must be written before the next append
+    (RT16).
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class LocalLog:
         self.file_system, self.directory, self.config, self._draws = file_system, directory, config, draws
         self.segments = segments
         self.recovery_point = recovery_point
-        self.is_recovery_point_lowered = False
+        self.is_below_checkpoints = False
         self._log_end: LogOffsetMetadata | None = None
         self.update_log_end(log_end_offset)
 

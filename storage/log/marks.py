@@ -26,7 +26,8 @@ class Marks:
     The high watermark may be below the log start offset only while both are inside one batch. Anybody may read
     `log_start_offset` (the first offset that readers may ask for), `high_watermark` (the first offset that is not
     committed) and `first_unstable` (the place of the first transaction that is open or not yet replicated); only the
-    methods here set them.
+    methods here set them. `are_lowered` says that a truncation has lowered one of the first two since their checkpoints
+    were written.
     """
 
     __slots__ = (
@@ -35,6 +36,7 @@ class Marks:
         "_local",
         "_online",
         "_producers",
+        "are_lowered",
         "first_unstable",
         "high_watermark",
         "log_start_offset",
@@ -54,6 +56,7 @@ class Marks:
         self.high_watermark = log_start_offset
         self._high_watermark_place = LogOffsetMetadata(log_start_offset)
         self.first_unstable: LogOffsetMetadata | None = None
+        self.are_lowered = False
         self.refresh_first_unstable()
 
     @property

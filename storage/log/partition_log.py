@@ -76,7 +76,7 @@ class PartitionLog:
         self,
         request: LoadRequest,
         loaded: LoadedLog,
-        write_lowered_recovery_point: Callable[[], None] = lambda: None,
+        write_lowered_offsets: Callable[[], None] = lambda: None,
     ) -> None:
         directory = parse_directory_name(basename(request.directory))
         self.topic, self.partition = directory.topic, directory.partition
@@ -97,7 +97,7 @@ class PartitionLog:
         )
         self.flushes = flushes = Flushes(local, self.producers, marks, online)
         self.appends = Appends(
-            local, self.epochs, self.producers, marks, flushes, online, write_lowered_recovery_point
+            local, self.epochs, self.producers, marks, flushes, online, write_lowered_offsets
         )
         self.reads = Reads(local, self.epochs, marks, online)
         self.retention = Retention(local, self.producers, marks, flushes, online)
@@ -128,13 +128,14 @@ class PartitionLog:
         draws: Draws = NO_DRAWS,
         report: ReportCut = ignore_cut,
         recalls_batches: bool = False,
-        write_lowered_recovery_point: Callable[[], None] = lambda: None,
+        write_lowered_offsets: Callable[[], None] = lambda: None,
     ) -> PartitionLog:
         """Create or load the log in `directory`, named TOPIC-PARTITION; `report` is called with every cut.
 
-        `log_start_offset` and `recovery_point` are those of the checkpoints. `write_lowered_recovery_point`
-        is called before the first append after a truncation below the recovery point: on return the checkpoint must be
-        on disk without the old recovery point. It may raise OSError, which takes the log offline.
+        `log_start_offset` and `recovery_point` are those of the checkpoints. `write_lowered_offsets` is called before
+        the first append after a truncation that lowered the recovery point or, with `marks.are_lowered`, the log start
+        offset or the high watermark: on return the checkpoints must be on disk without the old ones. It may raise
+        OSError, which takes the log offline.
         With `recalls_batches` a retry of any of a producer's last five batches is recognized after a load or a
         truncation; without it, as in Kafka, only a retry of the batch in its snapshot or of a batch after the
         snapshot. Raises StorageError with file and place for what can be neither cut nor rebuilt, OutOfHandles if a
@@ -161,7 +162,7 @@ class PartitionLog:
                 loaded = load_log(request)
                 # The load has looked at the last segment, which may not be used soon.
                 loaded.segments.active.rest()
-                return cls(request, loaded, write_lowered_recovery_point)
+                return cls(request, loaded, write_lowered_offsets)
         except OSError as error:
             raise StorageError(f"{directory} cannot be loaded: {reason_of(error)}") from error
 

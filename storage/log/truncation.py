@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from typing import final
+from typing import NamedTuple, final
 
 from storage.errors import ReadGoesOn
 from storage.leader_epochs import LeaderEpochCache
@@ -19,6 +19,15 @@ from storage.producers.state import ProducerStateManager
 from storage.segment.kept_timestamps import KeptTimestamps, look_at_kept
 
 logger = logging.getLogger(__name__)
+
+
+class _Offsets(NamedTuple):
+    """The offsets of a log that a truncation may lower."""
+
+    log_end: int
+    recovery_point: int
+    log_start: int
+    high_watermark: int
 
 
 @final
@@ -181,8 +190,8 @@ class Truncation:
         return True
 
     def _truncate(self, offset: int, now_ms: int) -> None:
-        before, recovery_point = self._local.log_end_offset, self._local.recovery_point
-        assert offset < before, (offset, before)
+        before = self._offsets()
+        assert offset < before.log_end, (offset, before)
         reload = self._prepared_for(offset, min(offset, self._marks.log_start_offset))
         reloaded = None if reload is None or not reload.is_done else reload.state
         kept = self._kept
@@ -197,7 +206,7 @@ class Truncation:
         self._marks.keep_high_watermark_within_log()
         assert self._local.log_end_offset == offset, (self._local.log_end, offset)
         assert self._marks.log_start_offset <= offset, (self._marks.log_start_offset, offset)
-        self._note_truncation(before, recovery_point)
+        self._note_truncation(before)
 
     def truncate_fully_and_start_at(
         self, offset: int, log_start_offset: int | None = None, *, now_ms: int
@@ -213,7 +222,7 @@ class Truncation:
             self._truncate_fully(offset, log_start_offset, now_ms)
 
     def _truncate_fully(self, offset: int, log_start_offset: int | None, now_ms: int) -> None:
-        before, recovery_point = self._local.log_end_offset, self._local.recovery_point
+        before = self._offsets()
         assert offset >= 0, offset
         self.forget_prepared()
         self._flushes.truncated_to(0)
@@ -225,13 +234,21 @@ class Truncation:
         self._marks.set_high_watermark(self._local.log_end)
         assert self._marks.high_watermark == offset, (self._marks.high_watermark, offset)
         assert not len(self._epochs), self._epochs.latest_entry
-        self._note_truncation(before, recovery_point)
+        self._note_truncation(before)
 
-    def _note_truncation(self, log_end_before: int, recovery_point_before: int) -> None:
-        local = self._local
-        logger.info("truncated: log=%s from=%d to=%d", local.directory, log_end_before, local.log_end_offset)
-        if local.recovery_point < recovery_point_before:
-            local.is_recovery_point_lowered = True
+    def _offsets(self) -> _Offsets:
+        local, marks = self._local, self._marks
+        return _Offsets(
+            local.log_end_offset, local.recovery_point, marks.log_start_offset, marks.high_watermark
+        )
+
+    def _note_truncation(self, before: _Offsets) -> None:
+        local, now = self._local, self._offsets()
+        logger.info("truncated: log=%s from=%d to=%d", local.directory, before.log_end, now.log_end)
+        if now.log_start < before.log_start or now.high_watermark < before.high_watermark:
+            self._marks.are_lowered = True
+        if self._marks.are_lowered or now.recovery_point < before.recovery_point:
+            local.is_below_checkpoints = True
         high_watermark = self._marks.high_watermark
         assert local.recovery_point <= local.log_end_offset, (local.recovery_point, local.log_end)
         assert high_watermark <= local.log_end_offset, (high_watermark, local.log_end)

@@ -85,7 +85,7 @@ class LogMachine(RuleBasedStateMachine):
             recovery_point=self.checkpoint,
             clean=clean,
             now_ms=NOW_MS,
-            write_lowered_recovery_point=self._lower_checkpoint,
+            write_lowered_offsets=self._lower_checkpoint,
         )
 
     def _lower_checkpoint(self) -> None:

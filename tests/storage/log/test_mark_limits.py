@@ -373,7 +373,7 @@ def test_rt16_an_append_writes_the_checkpoint_only_where_the_recovery_point_was_
         ROOMY,
         clean=True,
         now_ms=NOW_MS,
-        write_lowered_recovery_point=lambda: told.append(log.local.recovery_point),
+        write_lowered_offsets=lambda: told.append(log.local.recovery_point),
     )
     append_each(log, 6)
     log.flushes.flush(3)

@@ -134,7 +134,7 @@ def test_rt16_a_lowered_recovery_point_is_written_before_the_next_append() -> No
         SMALL,
         clean=False,
         now_ms=NOW_MS,
-        write_lowered_recovery_point=lambda: told.append((log.local.recovery_point, log.log_end_offset)),
+        write_lowered_offsets=lambda: told.append((log.local.recovery_point, log.log_end_offset)),
     )
     append_each(log, 10)
     log.truncate_to(9, now_ms=NOW_MS)
