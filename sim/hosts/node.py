@@ -248,6 +248,7 @@ class Node(Shell):
     def change_disk(self, change: Callable[[], None], damage: str) -> None:
         """Cut the machine's power and call `change`, which changes what its disk holds; `damage` says why."""
         self.life.kill()
+        self._node_watcher.on_power_loss(self)
         self.disk.lose_power("none")
         change()
         self.damage = damage

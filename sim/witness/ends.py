@@ -31,10 +31,16 @@ class EndWitness:
         self._held_ends: dict[tuple[int, str], int] = {}
 
     def on_power_loss(self, broker: int) -> None:
-        """Read how far the logs of a dead process reach in the page cache that the power loss takes."""
+        """Read how far the logs of a dead process reach in the page cache that the power loss takes.
+
+        What a compaction that told nobody had removed while consumers read is seen for the last time, too.
+        """
         for partition in self._names:
             if self._lives.is_present(broker, partition):
                 self._held_ends[broker, partition] = self._logs.held_end(broker, partition)
+                leads = self._jury.ghost.partition(partition).image(broker).leads
+                if leads or (broker, partition) in self._led_last:
+                    self._logs.led(broker, partition)
 
     def on_died(self, broker: int, *, lost_power: bool, damage: str = "") -> None:
         """Read what a crash or a power loss left of each log, and show it; `damage` as in `Died`."""

@@ -13,6 +13,8 @@ from sim.checkers.chain import Chain, Mark, marks_of
 from sim.checkers.ghost import Ghost
 from sim.disk import SimDisk
 from sim.disk.life import Life
+from sim.faults.nodes import WIPED
+from sim.hosts.node import Node
 from sim.run import Run, Verdict, run_scenario
 from sim.scenario.loading import parse_scenario
 from sim.witness.compacted import CompactedPartition
@@ -382,8 +384,8 @@ consumers:
 """
 
 
-def test_consumers_may_pass_what_a_compaction_that_was_broken_off_had_removed_while_its_broker_led() -> None:
-    """Its first segments are replaced while consumers read; then the broker stops leading, before it tells anybody."""
+def run_with_holes_at_the_leader() -> tuple[Run, Node]:
+    """Returns a run whose consumer has passed what a compaction of the leader has removed that told nobody, and it."""
     run = Run(parse_scenario(TURNS), 1)
     run.begin()
     run.world.run_to(1_000_000)
@@ -397,8 +399,29 @@ def test_consumers_may_pass_what_a_compaction_that_was_broken_off_had_removed_wh
         work()
     reader.resume()
     run.world.run_to(5_000_000)
-    node.stop(node.start)
+    return run, node
+
+
+def assert_another_leads_to_the_end(run: Run, node: Node) -> None:
     run.world.run_to(9_000_000)
     run.end("")
     assert run.ghost.partition("t-0").leader not in (-1, node.node_id)
     assert not run.jury.violations
+
+
+def test_consumers_may_pass_what_a_compaction_that_was_broken_off_had_removed_while_its_broker_led() -> None:
+    """Its first segments are replaced while consumers read; then the broker stops leading, before it tells anybody."""
+    run, node = run_with_holes_at_the_leader()
+    node.stop(node.start)
+    assert_another_leads_to_the_end(run, node)
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_nor_is_it_forgotten_with_the_disk_of_that_broker(is_up: bool) -> None:
+    run, node = run_with_holes_at_the_leader()
+    if not is_up:
+        node.crash()
+    node.change_disk(node.disk.wipe, WIPED)
+    run.world.run_to(7_500_000)
+    node.start()
+    assert_another_leads_to_the_end(run, node)
