@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 from cluster.core.messages import FetchRequest, TopicPartition
 from sim.checkers.base import Jury
@@ -11,8 +11,15 @@ from sim.checkers.ghost import PartitionGhost
 
 # What the leader's check may come late, because of the events that its broker handles before it.
 SLACK_MS = 1_000
-# A leader of an epoch: its broker, the partition and the leader epoch.
-Led = tuple[int, str, int]
+
+
+class Led(NamedTuple):
+    """A leader of an epoch: the next topic of the name may be led in the same epoch by the same broker."""
+
+    broker: int
+    partition: str
+    topic_id: str
+    epoch: int
 
 
 class LogView(Protocol):
@@ -24,6 +31,9 @@ class LogView(Protocol):
 
 class LeaderView(Protocol):
     """The part of a replica that is read; `leader` is None unless it leads."""
+
+    @property
+    def topic_id(self) -> str: ...
 
     @property
     def leader(self) -> object | None: ...
@@ -64,8 +74,6 @@ class LaggingMembers:
         # The leaders whose last proposal has no outcome that was seen.
         self._pending: dict[Led, None] = {}
         self._told: dict[tuple[Led, int], None] = {}
-        # The ghost's name of each partition at the last look.
-        self._lives: dict[str, str] = {}
 
     def on_fetch(
         self, broker: int, replicas: Mapping[TopicPartition, LeaderView], request: FetchRequest, now_ms: int
@@ -75,7 +83,7 @@ class LaggingMembers:
             replica = replicas.get(asked.topic_partition)
             if replica is None or replica.leader is None:
                 continue
-            led = (broker, str(asked.topic_partition), replica.leader_epoch)
+            led = Led(broker, str(asked.topic_partition), replica.topic_id, replica.leader_epoch)
             follower = self._follower(led, request.replica_id, now_ms)
             if asked.fetch_offset >= follower.leader_end:
                 follower.caught_up_ms = now_ms
@@ -88,13 +96,12 @@ class LaggingMembers:
             found = self._followers[key] = Follower(now_ms)
         return found
 
-    def on_proposed(self, broker: int, partition: str, epoch: int) -> None:
+    def on_proposed(self, led: Led) -> None:
         """Receives that the leader has proposed another ISR."""
-        self._pending[broker, partition, epoch] = None
+        self._pending[led] = None
 
-    def on_committed(self, broker: int, partition: str, epoch: int, now_ms: int) -> None:
+    def on_committed(self, led: Led, now_ms: int) -> None:
         """Receives that the leader has adopted an ISR: it may propose again, and who has just joined has full time."""
-        led = (broker, partition, epoch)
         self._pending.pop(led, None)
         for key, follower in self._followers.items():
             if key[0] == led:
@@ -102,8 +109,8 @@ class LaggingMembers:
 
     def on_started(self, broker: int) -> None:
         """Forget what earlier processes of the broker knew."""
-        self._followers = {key: each for key, each in self._followers.items() if key[0][0] != broker}
-        self._pending = {led: None for led in self._pending if led[0] != broker}
+        self._followers = {key: each for key, each in self._followers.items() if key[0].broker != broker}
+        self._pending = {led: None for led in self._pending if led.broker != broker}
 
     def look(
         self,
@@ -117,11 +124,9 @@ class LaggingMembers:
     ) -> None:
         """Judge the followers of the partition called `name`, which the broker leads in its present epoch.
 
-        The ghost has another name for each life of a topic. `was_still` says whether the broker stood still lately.
+        `was_still` says whether the broker stood still lately.
         """
-        if self._lives.setdefault(name, partition.name) != partition.name:
-            self._begin_again(name, partition.name)
-        led = (broker, name, replica.leader_epoch)
+        led = Led(broker, name, replica.topic_id, replica.leader_epoch)
         end, may_be_late = replica.log.log_end_offset, was_still or led in self._pending
         for number in partition.isr:
             if number == broker:
@@ -131,18 +136,11 @@ class LaggingMembers:
                 follower.caught_up_ms = now_ms
             self._judge(led, number, follower, now_ms)
 
-    def _begin_again(self, name: str, life: str) -> None:
-        """Forget the deleted topic: a leader of the next one of its name may lead in the same epoch."""
-        self._followers = {key: each for key, each in self._followers.items() if key[0][1] != name}
-        self._pending = {led: None for led in self._pending if led[1] != name}
-        self._told = {key: None for key in self._told if key[0][1] != name}
-        self._lives[name] = life
-
     def _judge(self, led: Led, number: int, follower: Follower, now_ms: int) -> None:
         behind_ms = now_ms - follower.caught_up_ms
         if behind_ms <= self._lag_ms * 3 // 2 + SLACK_MS or (led, number) in self._told:
             return
         self._told[led, number] = None
-        what = f"broker {led[0]} keeps broker {number} in sync, which has not kept up for {behind_ms} ms"
+        what = f"broker {led.broker} keeps broker {number} in sync, which has not kept up for {behind_ms} ms"
         limit = f"replica.lag.time.max.ms is {self._lag_ms}"
-        self._jury.report(self.name, f"{led[1]}: {what}; {limit}")
+        self._jury.report(self.name, f"{led.partition}: {what}; {limit}")

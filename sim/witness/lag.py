@@ -9,7 +9,7 @@ from cluster.core.broker.broker import Broker
 from cluster.core.effects import Observe
 from cluster.core.messages import FetchRequest, TopicPartition
 from sim.checkers.base import Jury
-from sim.checkers.lagging import LaggingMembers
+from sim.checkers.lagging import LaggingMembers, Led
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
 from sim.witness.topic_lives import TopicLives
@@ -31,12 +31,13 @@ class LagWitness:
         """Receives all observations of one step of a node."""
         for observe in observes:
             if observe.kind in ("isr.proposed", "isr.committed"):
-                values = dict(observe.fields)
-                led = str(values["topic_partition"]), int(values["leader_epoch"])
+                led = _led(shell, dict(observe.fields))
+                if led is None:
+                    continue
                 if observe.kind == "isr.proposed":
-                    self._members.on_proposed(shell.node_id, *led)
+                    self._members.on_proposed(led)
                 else:
-                    self._members.on_committed(shell.node_id, *led, self._now_ms())
+                    self._members.on_committed(led, self._now_ms())
             elif observe.kind == "broker.started":
                 self._members.on_started(shell.node_id)
 
@@ -66,3 +67,13 @@ class LagWitness:
                 continue
             was_still = now_us - max(since_us, node.still_until_us) < _CALM_US
             self._members.look(ghost.leader, name, ghost, replica, self._now_ms(), was_still=was_still)
+
+
+def _led(shell: Shell, values: dict[str, int | str]) -> Led | None:
+    """Returns the leader that an observation is of; None where its replica is gone at the end of the step."""
+    topic, _, number = str(values["topic_partition"]).rpartition("-")
+    replicas = shell.core.replicas() if isinstance(shell.core, Broker) else {}
+    replica = replicas.get(TopicPartition(topic, int(number)))
+    if replica is None:
+        return None
+    return Led(shell.node_id, replica.name, replica.topic_id, int(values["leader_epoch"]))

@@ -11,11 +11,12 @@ from cluster.core.messages import FetchPartition, FetchRequest, TopicPartition
 from sim.bugs import Replacement, replaced
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
-from sim.checkers.lagging import LaggingMembers
+from sim.checkers.lagging import LaggingMembers, Led
 from sim.run import run_scenario
 from sim.scenario.loading import parse_scenario
 
 T0 = TopicPartition("t", 0)
+LED, NEXT = Led(1, "t-0", "first", 0), Led(1, "t-0", "next", 0)
 LAG_MS = 2_000
 # The latest time at which a member that was caught up at 0 may still be in sync.
 LAST_MS = 4_000
@@ -31,6 +32,7 @@ class Leading:
     """A replica that leads in epoch 0."""
 
     leader: object = "leads"
+    topic_id: str = LED.topic_id
     leader_epoch: int = 0
     log: Log = field(default_factory=Log)
 
@@ -70,8 +72,8 @@ def test_isr2_a_member_at_the_log_end_may_be_silent() -> None:
 
 def test_fetches_count_for_a_topic_that_was_created_again() -> None:
     watched = Watched()
-    # So the ghost calls the second life of the topic.
-    watched.partition.name = "t-0~2"
+    watched.replica.topic_id = NEXT.topic_id
+    watched.fetch(10, 0)
     assert not watched.is_broken(LAST_MS + 1)
 
 
@@ -79,10 +81,30 @@ def test_silence_in_a_deleted_topic_does_not_count_in_the_next_one_of_its_name()
     watched = Watched()
     watched.replica.log.log_end_offset = 20
     assert not watched.is_broken(LAST_MS)
-    watched.partition.name = "t-0~2"
+    watched.replica.topic_id = NEXT.topic_id
     assert not watched.is_broken(LAST_MS + 1)
     assert not watched.is_broken(2 * LAST_MS + 1)
     assert watched.is_broken(2 * LAST_MS + 2)
+
+
+def test_a_proposal_in_the_next_topic_of_the_name_counts_before_the_first_look_at_it() -> None:
+    """Its leader waits for the answer of a controller that is away."""
+    watched = Watched()
+    assert not watched.is_broken(LAST_MS)
+    watched.partition.name, watched.replica.topic_id = "t-0~2", NEXT.topic_id
+    watched.members.on_proposed(NEXT)
+    watched.replica.log.log_end_offset = 20
+    assert not watched.is_broken(2 * LAST_MS)
+    assert not watched.is_broken(4 * LAST_MS)
+
+
+def test_a_proposal_in_a_deleted_topic_says_nothing_of_the_next_one_of_its_name() -> None:
+    watched = Watched()
+    watched.members.on_proposed(LED)
+    assert not watched.is_broken(LAST_MS)
+    watched.replica.topic_id, watched.replica.log.log_end_offset = NEXT.topic_id, 20
+    assert not watched.is_broken(LAST_MS)
+    assert watched.is_broken(2 * LAST_MS + 1)
 
 
 def test_isr2_a_member_that_reaches_the_end_of_its_last_fetch_keeps_up() -> None:
@@ -101,9 +123,9 @@ def test_a_leader_that_cannot_propose_is_judged_later(what: str) -> None:
     watched = Watched()
     watched.replica.log.log_end_offset = 20
     if what == "proposes":
-        watched.members.on_proposed(1, "t-0", 0)
+        watched.members.on_proposed(LED)
     assert not watched.is_broken(LAST_MS + 1, was_still=what == "stood still")
-    watched.members.on_committed(1, "t-0", 0, LAST_MS + 1)
+    watched.members.on_committed(LED, LAST_MS + 1)
     assert not watched.is_broken(2 * LAST_MS)
     assert watched.is_broken(2 * LAST_MS + 2)
 
@@ -112,8 +134,8 @@ def test_a_member_that_has_just_joined_has_full_time() -> None:
     watched = Watched()
     watched.replica.log.log_end_offset = 20
     # It left and joined again between two looks.
-    watched.members.on_proposed(1, "t-0", 0)
-    watched.members.on_committed(1, "t-0", 0, LAST_MS)
+    watched.members.on_proposed(LED)
+    watched.members.on_committed(LED, LAST_MS)
     assert not watched.is_broken(LAST_MS + 1)
 
 
