@@ -171,9 +171,17 @@ class ClientSends:
                 self._on_failed(client, each)
 
     def _forget_missing(self, client: Client, body: object) -> None:
-        """Forget what a client knew of the topics that an answer does not know: so does the client."""
+        """Forget what a client knew of the topics that an answer does not know: so does the client.
+
+        What a broker that lags tells it next may be older, and then what a refusal of its requests names is news.
+        """
         topics = body.topics if isinstance(body, MetadataResponse) else ()
         missing = {topic.name for topic in topics if topic.error is not ErrorCode.NONE}
+        if not missing:
+            return
+        for call in self._open.get(client, {}).values():
+            for topic_partition in [each for each in call if each.topic in missing]:
+                call[topic_partition] = call[topic_partition][0], -1
         known = self._known.get(client, {})
         for topic_partition in [each for each in known if each.topic in missing]:
             del known[topic_partition]

@@ -142,6 +142,22 @@ def test_kip951_with_a_newer_epoch_or_after_the_back_off_it_may() -> None:
     assert story.sent(3, fetch(5), now_ms=BACKOFF_MS) == []
 
 
+@pytest.mark.parametrize("named_epoch", [-1, 2])
+def test_kip951_an_older_epoch_is_news_to_who_was_told_meanwhile_that_there_is_no_such_topic(
+    named_epoch: int,
+) -> None:
+    """A broker that lags names the topic again, in an epoch that is older still."""
+    story = Story()
+    story.sent(1, fetch(5))
+    story.sent(2, MetadataRequest(topics=("t",)))
+    missing = TopicMetadata(name="t", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    story.answered(2, MetadataResponse(topics=(missing,)))
+    story.known_epoch = 1
+    story.answered(1, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, named_epoch))
+    story.known_epoch = max(1, named_epoch)
+    assert story.sent(3, fetch(5)) == (["hasty-retries"] if named_epoch < 0 else [])
+
+
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_who_asks_in_vain_asks_for_metadata(is_lost: bool) -> None:
     story = Story()
