@@ -196,6 +196,7 @@ class Watch:
             self._observers.on_step(events, effects, core.log.committed_offset)
             self._sessions.on_step(shell.clock.now_ms(), events, effects, core.pending_image)
             self._topics.on_step(events, effects, core.pending_image, core.config)
+            self._witness.controller.on_step(events, effects, core.pending_image)
         elif isinstance(core, CLIENT_CORES) and type(events[0]) is Response:
             retry_ms = shell.clock.now_ms() + core.config.retry_backoff_ms
             self._sends.on_step((shell.name, shell.life_number), events, retry_ms)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
-from typing import final
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import NamedTuple, final
 
 from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, Request
 from cluster.core.messages import (
     NO_BROKER_EPOCH,
     AllocateProducerIdsRequest,
@@ -25,6 +27,7 @@ from cluster.core.messages import (
     TopicMetadata,
 )
 from cluster.core.metadata.batches import MORE_HEADER
+from cluster.core.metadata.image import MetadataImage
 from cluster.core.metadata.records import (
     AbortTransactionRecord,
     MetadataRecord,
@@ -37,6 +40,7 @@ from sim.checkers.base import Jury
 from sim.checkers.fail_over import FailOver
 from sim.checkers.metadata_replay import MetadataReplay
 from sim.checkers.named_leaders import NamedLeaders
+from sim.checkers.shutdowns import is_refused, is_signed
 from sim.checkers.sightings import Accepted, Described, Elected, IsrChanged, Recorded, Settled
 from sim.disk import SimDisk
 from sim.witness.log_reader import DiskEye, LogReader
@@ -50,6 +54,16 @@ COMMITTED = "committed-metadata"
 BROKER_LIVES = "broker-lives"
 # Is called with (topic, topic id) of a new topic, or with (topic, None) of a deleted one.
 OnTopic = Callable[[str, str | None], None]
+
+
+class Heard(NamedTuple):
+    """A heartbeat that the controller has taken; all that it has decided since is at `offset` or above."""
+
+    offset: int
+    at_us: int
+    broker: int
+    # The partitions that the broker cannot read, and the ids of their topics.
+    offline: tuple[tuple[str, str], ...]
 
 
 @final
@@ -77,6 +91,10 @@ class ControllerLog:
         self._replaced_us: dict[int, int] = {}
         # By broker: the partitions and topic ids that it cannot read, as its last heartbeat said, and since when.
         self._offline: dict[int, dict[tuple[str, str], int]] = {}
+        # The heartbeats after decisions that were not read yet, in order.
+        self._heard: deque[Heard] = deque()
+        # The end of the metadata after the controller's last step, durable or not; None before the first one of a life.
+        self._decided_end: int | None = None
         # Whether a heartbeat has ever named such a partition, also one that the controller has not answered.
         self._may_be_offline = False
         # The brokers that have ever named a partition so, by partition and topic id.
@@ -113,6 +131,7 @@ class ControllerLog:
 
     def _on_decision(self, decision: list[tuple[int, MetadataRecord]]) -> None:
         for offset, record in decision:
+            self._note_heard(offset)
             if isinstance(record, TopicRecord):
                 self._on_topic(record.name, record.topic_id)
             elif isinstance(record, RemoveTopicRecord):
@@ -130,6 +149,7 @@ class ControllerLog:
         for settled in self.replay.settled():
             if settled.partition in self._names:
                 self._jury.see(self._with_knowledge(settled))
+        self._note_heard(self.replay.next_offset)
 
     def _with_knowledge(self, settled: Settled) -> Settled:
         """Returns the sighting with what heartbeats have said of logs that cannot be read."""
@@ -149,6 +169,33 @@ class ControllerLog:
     def on_died(self) -> None:
         """Note the end of the controller's process, which has forgotten what brokers cannot read."""
         self._offline.clear()
+        self._heard.clear()
+        self._decided_end = None
+
+    def on_step(self, events: Sequence[Event], effects: Sequence[object], image: MetadataImage) -> None:
+        """Receive a step of the controller; `image` has all that it has decided, durable or not.
+
+        What a heartbeat says of logs that cannot be read counts from the step that takes it. It need not be answered:
+        one that another has overtaken may come when its sender has given it up.
+        """
+        end = image.next_offset if self._decided_end is None else self._decided_end
+        self._decided_end = image.next_offset
+        event = events[0]
+        if type(event) is not Request or not isinstance(event.body, BrokerHeartbeatRequest):
+            return
+        if is_signed(event.body, image) and not is_refused(event.call, effects):
+            named = tuple(
+                [(str(each.topic_partition), each.topic_id) for each in event.body.offline_partitions]
+            )
+            self._heard.append(Heard(end, self._jury.now_us(), event.body.broker_id, named))
+            self._note_heard(self.replay.next_offset)
+
+    def _note_heard(self, offset: int) -> None:
+        """Note what the heartbeats have said on which decisions from `offset` on rest."""
+        while self._heard and self._heard[0].offset <= offset:
+            heard = self._heard.popleft()
+            known = self._offline.get(heard.broker, {})
+            self._offline[heard.broker] = {each: known.get(each, heard.at_us) for each in heard.offline}
 
     def unreadable(self, partition: str) -> dict[int, int]:
         """Returns the brokers that have said that they cannot read the partition that exists now, and since when."""
@@ -255,9 +302,6 @@ class ControllerLog:
     def _on_heartbeat(self, request: BrokerHeartbeatRequest, body: BrokerHeartbeatResponse) -> None:
         broker, offset = request.broker_id, request.metadata_offset
         self._fail_over.on_heartbeat(broker, offset, self._jury.now_us())
-        known, now_us = self._offline.get(broker, {}), self._jury.now_us()
-        named = [(str(each.topic_partition), each.topic_id) for each in request.offline_partitions]
-        self._offline[broker] = {each: known.get(each, now_us) for each in named}
         if not body.is_fenced and offset <= request.broker_epoch:
             text = f"broker {broker} was unfenced at metadata offset {offset}"
             self._jury.report(BROKER_LIVES, f"{text}, before its registration at {request.broker_epoch}")

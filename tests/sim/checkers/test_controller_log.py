@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster.core.errors import ErrorCode
+from cluster.core.events import JobDone, Request
 from cluster.core.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -25,6 +26,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from cluster.core.metadata.batches import build_change
+from cluster.core.metadata.image import BrokerRegistration, MetadataImage
 from cluster.core.metadata.records import (
     AbortTransactionRecord,
     BrokerChangeRecord,
@@ -134,6 +136,15 @@ def test_an_incarnation_that_another_one_has_replaced_may_be_registered_again() 
     assert len(replayed(registered(1), registered(1, "1b"), registered(1, "1b"))[1]) == 1
 
 
+def image(next_offset: int) -> MetadataImage:
+    """Returns what the controller has decided, as far as heartbeats of broker 2 are compared with it."""
+    present = BrokerRegistration(
+        broker_id=2, broker_epoch=1, incarnation="2a", host="h", port=1, fenced=False,
+        in_controlled_shutdown=False,
+    )  # fmt: skip
+    return MetadataImage(brokers={2: present}, next_offset=next_offset)
+
+
 class Site:
     """A controller's disk, with a log that only grows, and the jury that sees it."""
 
@@ -194,6 +205,15 @@ class Site:
                 partitions, self.log.elected_at, (1, 2), now_us, controller_since_us=0
             )
         return found
+
+    def takes_beat(self, *offline: OfflinePartition, end: int = 6) -> None:
+        """Let the controller take a heartbeat of broker 2, and give no answer; it has decided what is below `end`."""
+        header = Header(broker_id=2, broker_epoch=1, incarnation="2a")
+        beat = BrokerHeartbeatRequest(
+            header=header, broker_id=2, broker_epoch=1, metadata_offset=6, offline_partitions=offline
+        )
+        self.log.on_request(beat)
+        self.log.on_step([Request(call=1, body=beat)], [], image(end))
 
     @property
     def found(self) -> list[str]:
@@ -333,12 +353,7 @@ def test_ele2_a_broker_that_cannot_read_the_partition_is_not_elected() -> None:
 
     def found(topic_id: str = ID, *, is_forgotten: bool = False, restarts: bool = False) -> list[str]:
         site = started()
-        offline = OfflinePartition(topic_partition=TopicPartition("t", 0), topic_id=topic_id)
-        request = BrokerHeartbeatRequest(
-            broker_id=2, broker_epoch=1, metadata_offset=6, offline_partitions=(offline,)
-        )
-        site.log.on_request(request)
-        site.answer(request, BrokerHeartbeatResponse(is_fenced=False))
+        site.takes_beat(OfflinePartition(topic_partition=TopicPartition("t", 0), topic_id=topic_id))
         if is_forgotten:
             site.log.on_died()
         again = [*registered(2, "2b"), *unfenced(2, 6)] if restarts else []
@@ -347,6 +362,43 @@ def test_ele2_a_broker_that_cannot_read_the_partition_is_not_elected() -> None:
 
     assert found() == ["elections"]
     assert found("2e" * 16) == found(is_forgotten=True) == found(restarts=True) == []
+
+
+OFFLINE = OfflinePartition(topic_partition=TopicPartition("t", 0), topic_id=ID)
+
+
+def test_ele2_a_heartbeat_that_another_has_overtaken_counts_although_its_sender_waits_no_more() -> None:
+    """So the controller has forgotten what the later one said, until the next one says it again."""
+    site = started()
+    site.takes_beat(OFFLINE)
+    site.takes_beat()
+    site.write([PartitionChangeRecord(topic="t", partition=0, leader=2)])
+    assert site.found == [] and site.log.unreadable("t-0") == {}
+    site.takes_beat(OFFLINE, end=7)
+    assert site.log.unreadable("t-0") == {2: 0}
+
+
+def test_ele2_what_was_decided_before_a_heartbeat_came_may_become_durable_after_it() -> None:
+    site = started()
+    site.takes_beat()
+    election: list[MetadataRecord] = [PartitionChangeRecord(topic="t", partition=0, leader=2)]
+    # Its step has decided on the election of broker 2, for another one that had left.
+    site.log.on_step([JobDone(job=1)], [], image(7))
+    site.takes_beat(OFFLINE, end=8)
+    away: list[MetadataRecord] = [PartitionChangeRecord(topic="t", partition=0, leader=1)]
+    site.write(election, away)
+    assert site.found == []
+    assert site.log.unreadable("t-0") == {2: 0}
+    site.write(election)
+    assert site.found == ["elections"]
+
+
+def test_ele2_the_decision_on_a_heartbeat_rests_on_what_it_says() -> None:
+    site = started()
+    site.takes_beat()
+    site.takes_beat(OFFLINE, end=7)
+    site.write([PartitionChangeRecord(topic="t", partition=0, leader=2)])
+    assert site.found == ["elections"]
 
 
 def test_an_accepted_proposal_is_compared_with_the_log() -> None:
