@@ -15,6 +15,8 @@ class EnoughInSync(Checker):
 
     A replica whose disk has lost it meanwhile counts, unless a flush was promised and every disk keeps what it synced.
     So does one whose retention has deleted it: after an unclean election the truth may end below a replica's log start.
+    Where the disks of all in-sync replicas have lost what a late leader commits, nobody knows who held it: others may
+    have cut it to follow the next leader.
     """
 
     name = "min-in-sync"
@@ -31,7 +33,7 @@ class EnoughInSync(Checker):
             broker
             for broker, image in partition.images.items()
             if image.chain.between(old_end, new_end) == exposed
-            or all(self._has_held(partition, broker, mark) for mark in exposed)
+            or all(self._has_held(partition, broker, mark, sighting.epoch) for mark in exposed)
         ]
         if exposed and len(holders) < partition.min_isr:
             return (
@@ -40,7 +42,9 @@ class EnoughInSync(Checker):
             )
         return None
 
-    def _has_held(self, partition: PartitionGhost, broker: int, mark: Mark) -> bool:
+    def _has_held(self, partition: PartitionGhost, broker: int, mark: Mark, epoch: int) -> bool:
+        if partition.is_lost(mark, epoch):
+            return True
         image = partition.image(broker)
         is_held = image.chain.at(mark.base_offset) == mark or mark.next_offset <= image.chain.start
         return is_held or (mark in image.lost and not partition.keeps_synced)

@@ -186,6 +186,13 @@ GOOD: dict[str, list[Sighting]] = {
         Acknowledged(1, P, 4, 4, -1, (), 0),
     ],
     "a late leader commits what the disks of all electable replicas have lost": [*FETCHED_AND_LOST, *LATE],
+    "a late leader commits for three what one of them has cut since, as the next leader's disk has lost it": [
+        Created(P, 3, False),
+        *FETCHED_AND_LOST[1:],
+        BecameFollower(3, P, 1, 2),
+        Truncated(3, P, 6, 1),
+        *LATE[:3],
+    ],
     "a late leader commits what was lost and is replaced": [*LED_ON, *LATE],
     "the new leader commits after the late one": [*FETCHED_AND_LOST, *LATE, *LED_ON[len(FETCHED_AND_LOST) :]],
     "a late leader commits what was lost, and it is brought back uncleanly": [
