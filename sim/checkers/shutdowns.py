@@ -82,6 +82,8 @@ class OrderlyStops:
         self._read[key] = max(known, request.metadata_offset)
         self._judge_leave(broker, request, image)
         if broker.fenced or not broker.in_controlled_shutdown:
+            # Its session has ended, and with it this stop: it may be unfenced by a late heartbeat, and begin another.
+            self._targets.pop(key, None)
             return
         is_first = key not in self._targets
         target = self._targets.setdefault(key, image.next_offset)

@@ -77,6 +77,27 @@ def test_one_that_may_stop_is_fenced() -> None:
     assert not story.beat(1, 20, image(21, fenced=True))
 
 
+def test_one_that_was_fenced_meanwhile_waits_anew() -> None:
+    """A late heartbeat, from before it was asked to stop, unfences a broker whose session had expired."""
+    story = Story()
+    story.beat(1, 20, image(20))
+    story.stops.on_step([TimerFired(key="session")], [], image(22, fenced=True))
+    assert not story.beat(1, 20, image(23, stops=False))
+    assert not story.beat(1, 20, image(25))
+    assert not story.beat(2, 22, image(25))
+    assert not story.beat(1, 25, image(25))
+    story.beat(2, 25, image(25))
+    assert story.beat(1, 25, image(25))
+
+
+def test_or_is_let_go_at_once_where_it_leads_nothing() -> None:
+    story = Story()
+    story.beat(1, 20, image(20))
+    story.stops.on_step([TimerFired(key="session")], [], image(22, fenced=True))
+    story.beat(1, 20, image(23, stops=False))
+    assert not story.beat(1, 20, image(24, fenced=True))
+
+
 def test_another_controller_does_not_know_what_was_read() -> None:
     story = Story()
     story.beat(1, 20, image(20))
