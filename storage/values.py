@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 def quickly_made(kind: type[T]) -> type[T]:
@@ -96,6 +97,16 @@ def complete(
     names = tuple(annotations)
     reduce: Any = lambda self: (_made, (kind, {name: getattr(self, name) for name in names}))  # noqa: E731
     setattr(kind, "__reduce__", reduce)  # noqa: B010
+
+
+def caused(error: E | type[E], cause: BaseException | None) -> E:
+    """Returns the error with its cause, as `raise error from cause` would set it; an error class is called first.
+
+    Only the compiled build calls this (`tools/native_form.py`).
+    """
+    raised = error() if isinstance(error, type) else error
+    raised.__cause__ = cause
+    return raised
 
 
 def _made(kind: type[T], values: dict[str, Any]) -> T:

@@ -67,6 +67,19 @@ def reason() -> str:
     except ValueError as error:
         return type(error).__name__
     return ""
+
+
+def fail(is_silent: bool) -> None:
+    try:
+        int("x")
+    except TypeError as error:
+        raise KeyError("type") from error
+    except ValueError as error:
+        if is_silent:
+            raise KeyError from None
+        raise KeyError(
+            "value",
+        ) from error
 '''
 
 
@@ -130,6 +143,19 @@ def test_handlers_of_different_errors_name_them_apart(native: ModuleType) -> Non
     assert native.reason() == "ValueError"
     assert "except TypeError as error:" in native_form(SOURCE, "values.py")
     assert "except ValueError as error_1:" in native_form(SOURCE, "values.py")
+
+
+def test_a_raised_error_keeps_its_cause(native: ModuleType) -> None:
+    with pytest.raises(KeyError) as raised:
+        native.fail(is_silent=False)
+    assert isinstance(raised.value.__cause__, ValueError)
+    with pytest.raises(KeyError) as raised:
+        native.fail(is_silent=True)
+    assert raised.value.__cause__ is None and raised.value.__suppress_context__
+    # mypyc drops what is after `from`.
+    written = native_form(SOURCE, "values.py")
+    assert " from error\n" not in written and ") from None\n" not in written
+    assert 'raise caused_(KeyError("type"), error)' in written
 
 
 def test_a_named_tuple_may_have_fields_of_any_type(native: ModuleType) -> None:

@@ -1,9 +1,11 @@
-"""Writes a module as mypyc wants it: its dataclasses as plain classes, one name of an error for each handler.
+"""Writes a module as mypyc wants it: its dataclasses as plain classes, one name of an error for each handler, and the
+cause of each raised error.
 
 mypyc runs `dataclass` on a class beside the native one and takes the constructor, which is interpreted, from there;
 with `slots=True` it cannot even do that. So a dataclass gets its constructor as text here, and its
 comparison, because mypyc compares objects by identity where it sees no other way; `storage.values.complete` adds the
 rest: text, hash, copies, fields. The fields of a frozen one are `Final`, which a native class keeps.
+mypyc also drops the cause of `raise … from`; `storage.values.caused` sets it.
 Every statement of a function keeps its line, so that a traceback of the compiled build fits the source: what is added
 is put on the line of the decorator and on the blank lines after the class.
 """
@@ -19,6 +21,8 @@ HELPERS = (
     "; from typing import Any as Any_, ClassVar as ClassVar_, Final as Final_"
     "; from storage.values import complete as complete_"
 )
+CAUSED = "; from storage.values import caused as caused_"
+CALL_WITH_CAUSE = "caused_("
 # What mypy knows a dataclass by.
 MARK = "; __dataclass_fields__: ClassVar_[dict[str, Any_]]"
 PLAIN = "quickly_made"
@@ -67,12 +71,17 @@ def native_form(source: str, path: str) -> str:
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             edits += _class_edits(text, node)
-    if "\ncomplete_(" in "".join(each.text for each in edits):
-        start = source.encode().index(FUTURE.encode()) + len(FUTURE)
-        edits.append(Edit(start=start, end=start, text=HELPERS))
+    imports = HELPERS if "\ncomplete_(" in "".join(each.text for each in edits) else ""
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             edits += _handler_edits(text, node)
+        elif isinstance(node, ast.Raise) and node.exc is not None and node.cause is not None:
+            edits += _cause_edits(text, node.exc, node.cause)
+    if any(each.text == CALL_WITH_CAUSE for each in edits):
+        imports += CAUSED
+    if imports:
+        start = source.encode().index(FUTURE.encode()) + len(FUTURE)
+        edits.append(Edit(start=start, end=start, text=imports))
     return text.changed(edits)
 
 
@@ -258,6 +267,14 @@ def _handler_edits(text: Text, function: ast.AST) -> Iterator[Edit]:
                 if isinstance(node, ast.Name) and node.id == handler.name:
                     part = text.part(node)
                     yield Edit(start=part.start, end=part.end, text=renamed)
+
+
+def _cause_edits(text: Text, error: ast.expr, cause: ast.expr) -> Iterator[Edit]:
+    """Write `raise A from B` as `raise caused_(A, B)`."""
+    raised, reason = text.part(error), text.part(cause)
+    yield Edit(start=raised.start, end=raised.start, text=CALL_WITH_CAUSE)
+    yield Edit(start=raised.end, end=reason.start, text=", ")
+    yield Edit(start=reason.end, end=reason.end, text=")")
 
 
 def _handlers(function: ast.AST) -> list[ast.ExceptHandler]:
