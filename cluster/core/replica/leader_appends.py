@@ -111,6 +111,10 @@ class LeaderAppends:
                 )
             except ValidationTakesLong:
                 pass
+        if not self._sliced.has_room_for(len(records)):
+            full = f"{self._sliced.waiting_bytes} bytes wait for their checks"
+            self._refuse(topic_partition, ClusterError(ErrorCode.REQUEST_TIMED_OUT, full), on_done)
+            return None
         return self._sliced.add(
             now_ms,
             SlicedAppend(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
+import pytest
+
 from cluster.core.effects import Effect, Reply, RunJob
 from cluster.core.errors import ErrorCode
 from cluster.core.events import JobDone
@@ -15,6 +17,7 @@ from cluster.core.messages import (
     ProduceRequest,
     TopicPartition,
 )
+from cluster.core.replica import sliced_appends
 from cluster.core.replica.sliced_appends import MAX_AT_ONCE
 from storage.batch import set_producer_state
 from storage.log.reads import SEGMENTS_A_STEP
@@ -109,6 +112,31 @@ def test_pro7_a_retry_that_comes_while_the_batch_is_checked_gets_its_offsets() -
     case.run_all()
     assert case.answers() == [(ErrorCode.NONE, 0, COUNT - 1)] * 2
     assert case.setup.end == COUNT
+
+
+@pytest.mark.parametrize("acks", [0, -1])
+def test_c6_what_waits_for_its_checks_is_bounded_whatever_its_acks_are(
+    acks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request with acks=0 holds no place at its connection."""
+    most = 10_000
+    monkeypatch.setattr(sliced_appends, "MAX_WAITING_BYTES", most)
+    case = Produced()
+    small = batch(bytes(1_000))
+    case.produce(large())
+    for _ in range(30):
+        case.produce(small, acks=acks)
+    sliced = case.setup.manager.appends._sliced
+    assert most - len(small) < sliced.waiting_bytes <= most
+    waiting = len(sliced.queues[T0])
+    refused = [(ErrorCode.REQUEST_TIMED_OUT, -1, -1)] * (31 - waiting)
+    assert case.answers() == (refused if acks else [])
+    case.run_all()
+    # What was refused is not in the log, and all else is; then there is room again.
+    assert case.setup.end == COUNT + waiting - 1 and sliced.waiting_bytes == 0
+    case.produce(large())
+    case.run_all()
+    assert case.setup.end == 2 * COUNT + waiting - 1
 
 
 def test_pro6_other_partitions_go_on_and_take_turns() -> None:
