@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 
-def log_refused(sender: str, refused: OutOfBounds) -> None:
-    """Logs a request that is out of bounds with its sender's address."""
+def log_refused(sender: str, refused: OutOfBounds | Malformed) -> None:
+    """Logs a request that is out of bounds, or bytes that are no request, with the sender's address."""
     logger.warning("request refused: sender=%s %s", sender, refused)
 
 
@@ -67,6 +67,7 @@ class ServedStream:
                 self._passed_on.clear()
                 await self._passed_on.wait()
         except Malformed as error:
+            log_refused(self._peer, error)
             await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         finally:
             writer.cancel()
@@ -111,5 +112,6 @@ async def serve_unary(context: Context, runtime: Runtime, rooms: Rooms, path: st
         call.on_frame(path, request)
         return await answered
     except Malformed as error:
+        log_refused(peer, error)
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         raise
