@@ -18,7 +18,7 @@ from cluster.core.connection.codec import (
     StreamRequest,
     StreamResponse,
 )
-from cluster.core.connection.merging import bytes_held_by, record_bytes, take_merged
+from cluster.core.connection.merging import bytes_held_by, bytes_of, bytes_of_partitions, take_merged
 from cluster.core.connection.rooms import UNARY_BYTES, Room, Slot
 from cluster.core.errors import ClusterError
 from cluster.core.messages import (
@@ -152,7 +152,7 @@ class IncomingStream:
         size_bytes = bytes_held_by(body)
         if not self._room.has_room_for(size_bytes):
             return False
-        slot = self._room.take(call, size_bytes)
+        slot = self._room.take(call, size_bytes, bytes_of_partitions(body))
         slot.ours = self._receiver.ask(body, lambda answer: self._on_answer(slot, answer))
         assert slot.ours not in self._unanswered, slot.ours
         self._unanswered[slot.ours] = slot
@@ -177,7 +177,7 @@ class IncomingStream:
         assert isinstance(body, STREAM_RESPONSES), body
         self._answers.append((slot.call, body))
         self._answered.append(slot)
-        self._room.answered(slot, record_bytes(body))
+        self._room.answered(slot, bytes_of(body))
         self._wake()
 
     def next_frame(self) -> bytes | None:
