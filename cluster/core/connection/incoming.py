@@ -62,6 +62,10 @@ def refused_answer(refused: OutOfBounds, codec: Codec) -> ResponseBody:
     return answer
 
 
+def _do_nothing() -> None:
+    """Waits for no request that is passed on."""
+
+
 @final
 class IncomingStream:
     """One client's stream. `wake` is called when there is something to write, or when all that waited was passed on.
@@ -222,7 +226,10 @@ class IncomingStream:
 
 @final
 class IncomingCall:
-    """One unary call. `write` is called with it and its answer's frame; the shell says `end` once that is written."""
+    """One unary call. `write` is called with it and its answer's frame; the shell says `end` once that is written.
+
+    `on_passed` is called when the core has a request for which there was no room before.
+    """
 
     def __init__(
         self,
@@ -232,12 +239,14 @@ class IncomingCall:
         *,
         write: Callable[[IncomingCall, bytes], None],
         on_refused: OnRefused,
+        on_passed: Callable[[], None] = _do_nothing,
     ) -> None:
         self._codec = codec
         self._room, self._receiver = room, receiver
-        self._write, self._on_refused = write, on_refused
-        # The request while it waits for room.
+        self._write, self._on_refused, self._on_passed = write, on_refused, on_passed
+        # The request while it waits for room, and its size.
         self._body: RequestBody | None = None
+        self._request_bytes = 0
         self._slot: Slot | None = None
         self._is_answered = False
 
@@ -250,19 +259,26 @@ class IncomingCall:
             self._is_answered = True
             self._write(self, self._codec.unary.response_to_bytes(refused_answer(body, self._codec)))
             return
-        self._body = body
+        self._body, self._request_bytes = body, len(data)
         if not self.proceed():
             self._room.wait(self)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the request waits for room."""
+        return self._body is not None
 
     def proceed(self) -> bool:
         """Passes the request on if there is room now; returns whether there was."""
         body = self._body
         assert body is not None, "a call without a request waits"
-        if not self._room.has_room_for(UNARY_BYTES):
+        size_bytes = max(UNARY_BYTES, self._request_bytes)
+        if not self._room.has_room_for(size_bytes):
             return False
-        self._slot = self._room.take(0, UNARY_BYTES)
+        self._slot = self._room.take(0, size_bytes, self._request_bytes)
         self._body = None
         self._slot.ours = self._receiver.ask(body, self._on_answer)
+        self._on_passed()
         return True
 
     def _on_answer(self, body: ResponseBody) -> None:

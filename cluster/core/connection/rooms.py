@@ -18,7 +18,7 @@ MOST_BYTES = 64 << 20
 # counts once it is made. So a thousand clients may wait, and what they can be sent in one turn is bounded all the same.
 NODE_CALLS = 16_384
 NODE_BYTES = 512 << 20
-# What a unary call counts as: few answers are larger.
+# What a unary call counts as, unless its request is larger: few answers are.
 UNARY_BYTES = 1 << 20
 UNARY = "unary"
 

@@ -356,6 +356,25 @@ def test_unary_calls_above_the_limit_wait_and_one_that_left_is_not_asked() -> No
     assert setup.node.forgotten == [1, 65]
 
 
+def test_c6_a_large_unary_request_holds_its_size_while_it_waits_in_the_core() -> None:
+    setup, written = Setup(), list[bytes]()
+    frame = CODEC.unary.request_to_bytes(MetadataRequest(topics=("t" * 249,) * 90_000))
+    calls = [unary(setup, written) for _ in range(4)]
+    for call in calls:
+        call.on_frame(METADATA, frame)
+    assert 20 << 20 < len(frame) < 24 << 20
+    assert [call.is_waiting for call in calls] == [False, False, True, True]
+    setup.rooms.end_turn()
+    (room,) = [room for _, room in setup.rooms.items()]
+    assert room.own.held_bytes == room.node.held_bytes == 2 * len(frame)
+    setup.answer(1, MetadataResponse(cluster_id="c"))
+    calls[0].end()
+    assert [call.is_waiting for call in calls] == [False, False, False, True]
+    for call in calls:
+        call.end()
+    assert room.own.calls == room.node.held_bytes == 0
+
+
 def test_c5_the_answer_to_a_name_that_is_too_long_does_not_repeat_it() -> None:
     setup, written = Setup(), list[bytes]()
     request = ListOffsetsRequest(topic_partition=TopicPartition("t" * 300, 0), timestamp=-1)
