@@ -31,6 +31,10 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # Peers ping every 10 s; by default that is too often for an idle connection.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # What a client may send before it is read, a stream or call. By default gRPC measures the link and lets it grow
+    # until whole messages are in memory that nobody reads.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 256 << 10),
     # The streams and unary calls of one connection; gRPC keeps others waiting at the client.
     ("grpc.max_concurrent_streams", 512),
 )

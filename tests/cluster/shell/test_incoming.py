@@ -247,6 +247,23 @@ def test_c6_requests_of_unary_calls_for_which_there_is_no_room_are_not_read(
     run(check)
 
 
+def test_c6_grpc_takes_no_frame_that_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would, if it made the windows of HTTP/2 as large as the link lets it."""
+    monkeypatch.setattr(rooms, "MOST_CALLS", 1)
+    wide = FetchRequest(replica_id=-1, partitions=fetch_of("t" * 249, 1).partitions * 8_000)
+
+    async def check(serving: Node, asking: Client) -> None:
+        async with raw_stream(serving.port, streams.CONSUMER_FETCH) as call:
+            await call.write([(number, fetch_of("never", 0)) for number in range(2)])
+            await turns(asking)
+            writing = asyncio.create_task(call.write([(3, wide)]))
+            await turns(asking, 100)
+            assert not writing.done()
+            writing.cancel()
+
+    run(check)
+
+
 def test_c6_a_connection_has_few_streams_of_a_kind(caplog: pytest.LogCaptureFixture) -> None:
     """A frame of each is read before its room counts it."""
 
