@@ -17,11 +17,13 @@ from cluster.core.messages import (
     ProduceRequest,
     TopicPartition,
 )
+from cluster.core.metadata.records import RemoveTopicRecord
 from cluster.core.replica import sliced_appends
-from cluster.core.replica.sliced_appends import MAX_AT_ONCE
+from cluster.core.replica.sliced_appends import MAX_AT_ONCE, SlicedAppend
 from storage.batch import set_producer_state
 from storage.log.reads import SEGMENTS_A_STEP
-from storage.validation.work import STEP_RECORDS
+from storage.validation.sliced import SlicedValidation
+from storage.validation.work import STEP_RECORDS, STEP_WORK
 from tests.cluster.broker.cluster_by_hand import batch
 from tests.cluster.replica.setup import T0, Setup, of, only, produced
 from tests.storage.logs import NOW_MS
@@ -189,6 +191,33 @@ def test_pro6_leadership_that_ends_while_a_batch_is_checked_refuses_it_and_what_
     codes = [error for error, _, _ in case.answers()]
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     assert case.setup.end == 0
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_pro6_leadership_that_ends_refuses_more_batches_than_a_step_appends(
+    is_deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Produced()
+    sliced, asked = case.setup.manager.appends._sliced, 2 * STEP_WORK // STEP_RECORDS
+    for _ in range(asked):
+        case.produce(large())
+    begin, begun = sliced._begin, 0
+
+    def counted(append: SlicedAppend) -> SlicedValidation | None:
+        nonlocal begun
+        begun += 1
+        assert begun <= asked, "the step has no end"
+        return begin(append)
+
+    monkeypatch.setattr(sliced, "_begin", counted)
+    if is_deleted:
+        removed = RemoveTopicRecord(name="t", topic_id=case.setup.image.topics["t"].topic_id)
+        case.note(case.setup.replay(removed))
+    else:
+        case.note(case.setup.place(leader=2, isr=(1, 2), leader_epoch=1, partition_epoch=1))
+    case.run_all()
+    assert len(case.answers()) == asked and ErrorCode.NONE not in {error for error, _, _ in case.answers()}
+    assert not sliced.queues and sliced.waiting_bytes == 0
 
 
 def test_pro6_a_broker_that_stops_refuses_what_is_checked_and_appends_nothing() -> None:
