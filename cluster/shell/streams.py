@@ -194,6 +194,7 @@ class UnaryCodec:
         return wire.request_to_wire(body).SerializeToString()
 
     def request_from_bytes(self, path: str, data: bytes) -> RequestBody | OutOfBounds:
+        """Returns the request in `data`, or what is out of bounds in it. Raises Malformed."""
         message = methods.BY_PATH[path].request
         check_elements(message, data)
         try:
