@@ -1,13 +1,16 @@
 """Serves the calls of clients on gRPC: the tasks and events around the incoming side of `cluster/core/connection/`.
 
 A stream has a reader (gRPC's handler) and a writer task. While calls wait for room, the reader reads nothing, and the
-client is slowed down by HTTP/2.
+client is slowed down by HTTP/2. Unary calls are served as streams of one request and one answer, which is the same on
+the wire: gRPC would read each request of a unary handler at once, and hold as many as a connection may have calls.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import AsyncIterator
 from typing import final
 
 import grpc
@@ -24,9 +27,14 @@ logger = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
+# The streams of one kind on a connection. Our clients have one, and begin the next while the one before ends.
+MOST_STREAMS = 8
+# The unary calls of a connection whose requests are read at a time, each of any size.
+MOST_READ = 4
 
-def log_refused(sender: str, refused: OutOfBounds) -> None:
-    """Logs a request that is out of bounds with its sender's address."""
+
+def log_refused(sender: str, refused: OutOfBounds | Malformed) -> None:
+    """Logs a request that is out of bounds, or bytes that are no request, with the sender's address."""
     logger.warning("request refused: sender=%s %s", sender, refused)
 
 
@@ -39,10 +47,11 @@ class ServedStream:
         self._peer = context.peer()
         self._written = asyncio.Event()
         self._passed_on = asyncio.Event()
+        self._room = rooms.enter(self._peer, path)
         self._stream = IncomingStream(
             CODEC,
             path,
-            rooms.enter(self._peer, path),
+            self._room,
             runtime,
             wake=self._wake,
             on_refused=lambda refused: log_refused(self._peer, refused),
@@ -57,6 +66,7 @@ class ServedStream:
         stream = self._stream
         writer = asyncio.get_running_loop().create_task(self._write())
         try:
+            self._check_streams()
             while (frame := await read_or_end(self._context)) is not None:
                 stream.on_frame(frame)
                 while not stream.is_ready:
@@ -67,11 +77,17 @@ class ServedStream:
                 self._passed_on.clear()
                 await self._passed_on.wait()
         except Malformed as error:
+            log_refused(self._peer, error)
             await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         finally:
             writer.cancel()
             stream.end()
             self._rooms.leave(self._peer, self._path)
+
+    def _check_streams(self) -> None:
+        """Raises Malformed for one stream too many: a frame of each may be in memory, which no room counts yet."""
+        if self._room.users > MOST_STREAMS:
+            raise Malformed(f"{self._path}: more than {MOST_STREAMS} streams on a connection")
 
     async def _write(self) -> None:
         """Writes answers as they come, until the client has left or the task is cancelled."""
@@ -88,28 +104,55 @@ class ServedStream:
             logger.debug("write failed error=%r", error)
 
 
-async def serve_unary(context: Context, runtime: Runtime, rooms: Rooms, path: str, request: bytes) -> bytes:
-    """Returns the frame of the answer; if the client leaves before, the core drops the call."""
+@final
+class ReadTurns:
+    """Lets a few unary calls of each connection be read at a time, until the core has them: then their room counts."""
+
+    def __init__(self) -> None:
+        # By the address of the client: its turns, and how many have one or wait for one.
+        self._turns: dict[str, tuple[asyncio.Semaphore, int]] = {}
+
+    @contextlib.asynccontextmanager
+    async def take(self, peer: str) -> AsyncIterator[None]:
+        """Waits for a turn of this client, and ends it with the block."""
+        turns, users = self._turns.get(peer) or (asyncio.Semaphore(MOST_READ), 0)
+        self._turns[peer] = (turns, users + 1)
+        try:
+            async with turns:
+                yield
+        finally:
+            _, users = self._turns[peer]
+            if users > 1:
+                self._turns[peer] = (turns, users - 1)
+            else:
+                del self._turns[peer]
+
+
+async def serve_unary(context: Context, runtime: Runtime, rooms: Rooms, turns: ReadTurns, path: str) -> None:
+    """Reads the request and writes the answer; if the client leaves before, the core drops the call."""
     peer = context.peer()
     answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    passed = asyncio.Event()
     call = IncomingCall(
         CODEC,
         rooms.enter(peer, UNARY),
         runtime,
         write=lambda _, frame: None if answered.done() else answered.set_result(frame),
         on_refused=lambda refused: log_refused(peer, refused),
+        on_passed=passed.set,
     )
-
-    def end(_: Context) -> None:
+    try:
+        async with turns.take(peer):
+            request = await read_or_end(context)
+            if request is None:
+                raise Malformed(f"{path}: a call without a request")
+            call.on_frame(path, request)
+            if call.is_waiting:
+                await passed.wait()
+        await context.write(await answered)
+    except Malformed as error:
+        log_refused(peer, error)
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+    finally:
         call.end()
         rooms.leave(peer, UNARY)
-
-    # gRPC writes the answer after this has returned it, and says then that the call is done; also if the client left.
-    # Its types ask for a class of their own where any function will do.
-    context.add_done_callback(end)  # type: ignore[arg-type]
-    try:
-        call.on_frame(path, request)
-        return await answered
-    except Malformed as error:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        raise

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection
 
 from cluster.core.connection.rooms import Rooms
 from cluster.rpc.methods import ADMIN, CONTROLLER, DATA, METHODS, REPLICA, Method
-from cluster.shell.incoming import Context, ServedStream, serve_unary
+from cluster.shell.incoming import Context, ReadTurns, ServedStream, serve_unary
 from cluster.shell.runtime import Runtime
 from cluster.shell.streams import MAX_MESSAGE_BYTES
 
@@ -31,6 +31,10 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # Peers ping every 10 s; by default that is too often for an idle connection.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
+    # What a client may send before it is read, a stream or call. By default gRPC measures the link and lets it grow
+    # until whole messages are in memory that nobody reads.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 256 << 10),
     # The streams and unary calls of one connection; gRPC keeps others waiting at the client.
     ("grpc.max_concurrent_streams", 512),
 )
@@ -64,6 +68,7 @@ class NodeServer:
     def __init__(self, runtime: Runtime, services: Sequence[str]) -> None:
         self._runtime = runtime
         self.rooms = Rooms()
+        self._turns = ReadTurns()
         runtime.after_turn = self.rooms.end_turn
         # `health.aio` is set when the module is imported, depending on the version of gRPC.
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
@@ -101,9 +106,8 @@ class NodeServer:
 
     def _handler(self, method: Method) -> grpc.RpcMethodHandler[bytes, bytes]:
         # Without serialisers gRPC takes and returns bytes.
-        if method.is_stream:
-            return grpc.stream_stream_rpc_method_handler(self._stream_handler(method.path))
-        return grpc.unary_unary_rpc_method_handler(self._unary_handler(method.path))
+        handler = self._stream_handler if method.is_stream else self._unary_handler
+        return grpc.stream_stream_rpc_method_handler(handler(method.path))
 
     # grpc.aio inspects a handler: only a coroutine function gets the interface with `read` and `write`.
     def _stream_handler(self, path: str) -> Callable[[object, Context], Awaitable[None]]:
@@ -114,10 +118,10 @@ class NodeServer:
         serve.__name__ = path
         return serve
 
-    def _unary_handler(self, path: str) -> Callable[[bytes, Context], Awaitable[bytes]]:
-        async def answer(request: bytes, context: Context) -> bytes:
+    def _unary_handler(self, path: str) -> Callable[[object, Context], Awaitable[None]]:
+        async def answer(_: object, context: Context) -> None:
             await self._runtime.started.wait()
-            return await serve_unary(context, self._runtime, self.rooms, path, request)
+            await serve_unary(context, self._runtime, self.rooms, self._turns, path)
 
         answer.__name__ = path
         return answer

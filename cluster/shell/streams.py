@@ -33,6 +33,7 @@ from cluster.core.messages import (
 from cluster.rpc import data_pb2, methods, replica_pb2
 from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.shell import wire
+from cluster.shell.wire.elements import MOST_ELEMENTS, UNCOUNTED_FRAME_BYTES, check_elements, too_many
 from cluster.shell.wire.fetch import (
     fetch_request_from_wire,
     fetch_response_from_wire,
@@ -109,11 +110,15 @@ class StreamCodec:
 
     def calls_from_bytes(self, data: bytes) -> ReceivedCalls:
         """Returns the calls of a serialised message, each with its body or with what is out of bounds in it."""
+        check_elements(self.call_list, data, UNCOUNTED_FRAME_BYTES)
         framing, light, lifted = self.request_framing, data, _NOTHING
         if framing is not None and len(data) >= framing.least_bytes:
             light, lifted = framing.part(data)
         received: list[tuple[int, StreamRequest | OutOfBounds]] = []
-        for item in _parse(self.call_list, light).calls:
+        items = _parse(self.call_list, light).calls
+        if len(items) + sum([len(item.request.partitions) for item in items]) > MOST_ELEMENTS:
+            raise too_many(self.call_list, data)
+        for item in items:
             body = self.request_from_wire(item.request)
             if lifted:
                 body = with_records(body, lifted.get(len(received)))
@@ -189,8 +194,11 @@ class UnaryCodec:
         return wire.request_to_wire(body).SerializeToString()
 
     def request_from_bytes(self, path: str, data: bytes) -> RequestBody | OutOfBounds:
+        """Returns the request in `data`, or what is out of bounds in it. Raises Malformed."""
+        message = methods.BY_PATH[path].request
+        check_elements(message, data)
         try:
-            return wire.request_from_wire(_parse(methods.BY_PATH[path].request, data))
+            return wire.request_from_wire(_parse(message, data))
         except OutOfBounds as refused:
             return refused
 

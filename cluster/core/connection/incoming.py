@@ -18,7 +18,7 @@ from cluster.core.connection.codec import (
     StreamRequest,
     StreamResponse,
 )
-from cluster.core.connection.merging import bytes_held_by, record_bytes, take_merged
+from cluster.core.connection.merging import bytes_held_by, bytes_of, bytes_of_partitions, take_merged
 from cluster.core.connection.rooms import UNARY_BYTES, Room, Slot
 from cluster.core.errors import ClusterError
 from cluster.core.messages import (
@@ -60,6 +60,10 @@ def refused_answer(refused: OutOfBounds, codec: Codec) -> ResponseBody:
         # It would repeat the very name that is too long, and be refused by the sender.
         return replace(answer, topic_partition=TopicPartition("", 0))
     return answer
+
+
+def _do_nothing() -> None:
+    """Waits for no request that is passed on."""
 
 
 @final
@@ -152,7 +156,7 @@ class IncomingStream:
         size_bytes = bytes_held_by(body)
         if not self._room.has_room_for(size_bytes):
             return False
-        slot = self._room.take(call, size_bytes)
+        slot = self._room.take(call, size_bytes, bytes_of_partitions(body))
         slot.ours = self._receiver.ask(body, lambda answer: self._on_answer(slot, answer))
         assert slot.ours not in self._unanswered, slot.ours
         self._unanswered[slot.ours] = slot
@@ -177,7 +181,7 @@ class IncomingStream:
         assert isinstance(body, STREAM_RESPONSES), body
         self._answers.append((slot.call, body))
         self._answered.append(slot)
-        self._room.answered(slot, record_bytes(body))
+        self._room.answered(slot, bytes_of(body))
         self._wake()
 
     def next_frame(self) -> bytes | None:
@@ -222,7 +226,10 @@ class IncomingStream:
 
 @final
 class IncomingCall:
-    """One unary call. `write` is called with it and its answer's frame; the shell says `end` once that is written."""
+    """One unary call. `write` is called with it and its answer's frame; the shell says `end` once that is written.
+
+    `on_passed` is called when the core has a request for which there was no room before.
+    """
 
     def __init__(
         self,
@@ -232,12 +239,14 @@ class IncomingCall:
         *,
         write: Callable[[IncomingCall, bytes], None],
         on_refused: OnRefused,
+        on_passed: Callable[[], None] = _do_nothing,
     ) -> None:
         self._codec = codec
         self._room, self._receiver = room, receiver
-        self._write, self._on_refused = write, on_refused
-        # The request while it waits for room.
+        self._write, self._on_refused, self._on_passed = write, on_refused, on_passed
+        # The request while it waits for room, and its size.
         self._body: RequestBody | None = None
+        self._request_bytes = 0
         self._slot: Slot | None = None
         self._is_answered = False
 
@@ -250,19 +259,26 @@ class IncomingCall:
             self._is_answered = True
             self._write(self, self._codec.unary.response_to_bytes(refused_answer(body, self._codec)))
             return
-        self._body = body
+        self._body, self._request_bytes = body, len(data)
         if not self.proceed():
             self._room.wait(self)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the request waits for room."""
+        return self._body is not None
 
     def proceed(self) -> bool:
         """Passes the request on if there is room now; returns whether there was."""
         body = self._body
         assert body is not None, "a call without a request waits"
-        if not self._room.has_room_for(UNARY_BYTES):
+        size_bytes = max(UNARY_BYTES, self._request_bytes)
+        if not self._room.has_room_for(size_bytes):
             return False
-        self._slot = self._room.take(0, UNARY_BYTES)
+        self._slot = self._room.take(0, size_bytes, self._request_bytes)
         self._body = None
         self._slot.ours = self._receiver.ask(body, self._on_answer)
+        self._on_passed()
         return True
 
     def _on_answer(self, body: ResponseBody) -> None:

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol, final
 
-# The most calls and bytes of one connection on streams of one kind, or in unary calls. The bytes are those of the
-# records that a request brings, and the most that its answer may hold.
+# The most calls and bytes of one connection on streams of one kind, or in unary calls. The bytes are those that a
+# request brings, and the most that its answer may hold.
 MOST_CALLS = 256
 MOST_BYTES = 64 << 20
-# The most calls and bytes of a node of one kind. A fetch that waits in the core holds no bytes there: its answer counts
-# once it is made. So a thousand clients may wait, and what they can be sent in one turn is bounded all the same.
+# The most calls and bytes of a node of one kind. A fetch that waits in the core holds no records there: its answer
+# counts once it is made. So a thousand clients may wait, and what they can be sent in one turn is bounded all the same.
 NODE_CALLS = 16_384
 NODE_BYTES = 512 << 20
-# What a unary call counts as: few answers are larger.
+# What a unary call counts as, unless its request is larger: few answers are.
 UNARY_BYTES = 1 << 20
 UNARY = "unary"
 
@@ -69,13 +69,15 @@ class NodeLimit(Limit):
 class Slot:
     """The place of one call, from its request to the end of the write of its answer."""
 
-    __slots__ = ("call", "is_settled", "node_bytes", "ours", "size_bytes")
+    __slots__ = ("call", "is_settled", "node_bytes", "ours", "size_bytes", "waiting_bytes")
 
-    def __init__(self, call: int, size_bytes: int) -> None:
+    def __init__(self, call: int, size_bytes: int, waiting_bytes: int) -> None:
         # The client's number; it may be used twice, which is the client's own loss.
         self.call = call
         # What the slot holds of the limit of its connection, and of the node's.
         self.size_bytes = self.node_bytes = size_bytes
+        # What it holds of the node's while it waits in the core.
+        self.waiting_bytes = waiting_bytes
         # The node's number, while the core has the call.
         self.ours = 0
         # Whether it is answered, or has ended.
@@ -110,10 +112,10 @@ class Room:
         self._is_held_by_node = has_own and not self.node.has_room_for(size_bytes)
         return has_own and not self._is_held_by_node
 
-    def take(self, call: int, size_bytes: int) -> Slot:
-        """Takes the place of a call that holds at most `size_bytes`."""
+    def take(self, call: int, size_bytes: int, waiting_bytes: int = 0) -> Slot:
+        """Takes the place of a call that holds at most `size_bytes`, and `waiting_bytes` while it waits in the core."""
         assert self.has_room_for(size_bytes), (call, size_bytes)
-        slot = Slot(call, size_bytes)
+        slot = Slot(call, size_bytes, waiting_bytes)
         own, node = self.own, self.node
         own.calls += 1
         node.calls += 1
@@ -133,9 +135,9 @@ class Room:
             self.wake()
 
     def waits(self, slot: Slot) -> None:
-        """Counts no bytes of the node for a call that waits in the core without any."""
+        """Counts no records of the node for a call that waits in the core without any."""
         assert not slot.is_settled, slot.call
-        self._resize(slot, slot.size_bytes, 0)
+        self._resize(slot, slot.size_bytes, slot.waiting_bytes)
 
     def _resize(self, slot: Slot, size_bytes: int, node_bytes: int) -> None:
         self.own.held_bytes += size_bytes - slot.size_bytes

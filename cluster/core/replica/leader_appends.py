@@ -111,6 +111,10 @@ class LeaderAppends:
                 )
             except ValidationTakesLong:
                 pass
+        if not self._sliced.has_room_for(len(records)):
+            full = f"{self._sliced.waiting_bytes} bytes wait for their checks"
+            self._refuse(topic_partition, ClusterError(ErrorCode.REQUEST_TIMED_OUT, full), on_done)
+            return None
         return self._sliced.add(
             now_ms,
             SlicedAppend(
@@ -181,10 +185,13 @@ class LeaderAppends:
 
     def _begin(self, append: SlicedAppend) -> SlicedValidation | None:
         """Returns the checks of an append by the rules of its topic; None if nothing of its partition is led here."""
-        replica = self._context.replicas.get(append.topic_partition)
-        if replica is None or replica.leader is None:
-            return None
-        return replica.log.appends.validation(append.records, append.arrived_ms)
+        replica = self._led(append.topic_partition)
+        return None if replica is None else replica.log.appends.validation(append.records, append.arrived_ms)
+
+    def _led(self, topic_partition: TopicPartition) -> Replica | None:
+        """Returns the replica of a partition that is led here."""
+        replica = self._context.replicas.get(topic_partition)
+        return None if replica is None or replica.leader is None else replica
 
     def _finish(self, now_ms: int, append: SlicedAppend) -> bool:
         """Appends what has been checked, or needs no slices. Returns False if it needs slices first."""
@@ -194,7 +201,8 @@ class LeaderAppends:
             )
             return True
         timeout_ms = append.deadline_ms - now_ms
-        if append.validation is None:
+        # What is only refused is no work: it would wait for checks that never begin.
+        if append.validation is None and self._led(append.topic_partition) is not None:
             if self.work.left <= 0:
                 return False
             self.work.left -= APPEND_WORK + _checked_records(append.records)

@@ -19,6 +19,9 @@ from storage.validation.sliced import SlicedValidation
 
 # The most sets that are checked at a time, in turns: each holds what its codec needs to unpack it.
 MAX_AT_ONCE = 4
+# The most bytes that wait; no request is larger. No other limit holds for all of them: a request with acks=0 has no
+# place at its connection, and what a sender has left behind is appended all the same.
+MAX_WAITING_BYTES = 128 << 20
 
 
 @final
@@ -91,11 +94,18 @@ class SlicedAppends:
         self._line: deque[TopicPartition] = deque()
         self._is_running = False
         self._last_number = 0
+        self.waiting_bytes = 0
         # Those whose outcome nobody was told yet, by number.
         self._untold: dict[int, SlicedAppend] = {}
 
+    def has_room_for(self, size_bytes: int) -> bool:
+        """Whether a set of so many bytes may wait."""
+        return self.waiting_bytes + size_bytes <= MAX_WAITING_BYTES
+
     def add(self, now_ms: int, append: SlicedAppend) -> int:
         """Puts the append behind those of its partition. Returns its number."""
+        assert self.has_room_for(len(append.records)), (self.waiting_bytes, len(append.records))
+        self.waiting_bytes += len(append.records)
         self._last_number -= 1
         append.number = self._last_number
         self._untold[append.number] = append
@@ -125,6 +135,7 @@ class SlicedAppends:
         self.queues.clear()
         self._turns.clear()
         self._line.clear()
+        self.waiting_bytes = 0
         return waiting
 
     def _go_on(self, now_ms: int) -> None:
@@ -163,7 +174,8 @@ class SlicedAppends:
         """Ends the first append of the partition, then those behind it, up to one that has to be checked in slices."""
         queue = self.queues[topic_partition]
         while queue and self._finish(now_ms, queue[0]):
-            queue.popleft()
+            self.waiting_bytes -= len(queue.popleft().records)
+        assert self.waiting_bytes >= 0, (topic_partition, self.waiting_bytes)
         if queue:
             assert queue[0].validation is None, topic_partition
             self._line.append(topic_partition)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from cluster.core.connection.codec import Malformed, OutOfBounds
 from cluster.core.connection.incoming import IncomingCall, IncomingStream
-from cluster.core.connection.merging import bytes_held_by
+from cluster.core.connection.merging import PARTITION_BYTES, bytes_held_by
 from cluster.core.connection.rooms import MOST_BYTES, MOST_CALLS, UNARY, UNARY_BYTES, Rooms
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
@@ -112,6 +113,36 @@ def test_c6_an_answer_holds_its_place_until_it_is_written() -> None:
     stream.on_written()
     assert (room.own.calls, room.own.held_bytes) == (0, 0)
     assert (room.node.calls, room.node.held_bytes) == (0, 0)
+
+
+def test_c6_partitions_without_records_hold_bytes_too() -> None:
+    """A fetch of very many partitions is answered with as many errors, to a client that may not read them."""
+    setup = Setup()
+    stream = setup.stream()
+    (item,) = fetch(0).partitions
+    wide, answer = FetchRequest(replica_id=-1, partitions=(item,) * 10_000), fetched(0)
+    assert not stream.on_frame(frame_of(CODEC, *[(call, wide) for call in range(20)]))
+    asked = len(setup.node.asked)
+    assert 1 < asked == MOST_BYTES // (10_000 * PARTITION_BYTES)
+    for number in range(1, asked + 1):
+        setup.answer(number, replace(answer, partitions=answer.partitions * 10_000))
+    assert len(setup.node.asked) == asked
+    assert len(answers_in(stream.next_frame())) == 1
+    stream.on_written()
+    assert len(setup.node.asked) == asked + 1
+
+
+def test_c6_fetches_that_wait_hold_their_partitions_of_the_node() -> None:
+    setup = Setup(node_bytes=10_000 * PARTITION_BYTES)
+    (item,) = fetch(1 << 20).partitions
+    wide = FetchRequest(replica_id=-1, partitions=(item,) * 6_000)
+    assert all(setup.stream(peer).on_frame(frame_of(CODEC, (1, wide))) for peer in "ab")
+    setup.rooms.end_turn()
+    assert setup.rooms.node(PATH).held_bytes == 2 * 5_999 * PARTITION_BYTES
+    # Everybody may have one call, and nobody a second one now.
+    third = setup.stream("c")
+    assert not third.on_frame(frame_of(CODEC, (1, fetch(1)), (2, fetch(1))))
+    assert len(setup.node.asked) == 3
 
 
 def test_c6_a_connection_without_room_is_not_read_until_an_answer_is_written() -> None:
@@ -325,6 +356,25 @@ def test_unary_calls_above_the_limit_wait_and_one_that_left_is_not_asked() -> No
     assert setup.node.forgotten == [1, 65]
 
 
+def test_c6_a_large_unary_request_holds_its_size_while_it_waits_in_the_core() -> None:
+    setup, written = Setup(), list[bytes]()
+    frame = CODEC.unary.request_to_bytes(MetadataRequest(topics=("t" * 249,) * 90_000))
+    calls = [unary(setup, written) for _ in range(4)]
+    for call in calls:
+        call.on_frame(METADATA, frame)
+    assert 20 << 20 < len(frame) < 24 << 20
+    assert [call.is_waiting for call in calls] == [False, False, True, True]
+    setup.rooms.end_turn()
+    (room,) = [room for _, room in setup.rooms.items()]
+    assert room.own.held_bytes == room.node.held_bytes == 2 * len(frame)
+    setup.answer(1, MetadataResponse(cluster_id="c"))
+    calls[0].end()
+    assert [call.is_waiting for call in calls] == [False, False, False, True]
+    for call in calls:
+        call.end()
+    assert room.own.calls == room.node.held_bytes == 0
+
+
 def test_c5_the_answer_to_a_name_that_is_too_long_does_not_repeat_it() -> None:
     setup, written = Setup(), list[bytes]()
     request = ListOffsetsRequest(topic_partition=TopicPartition("t" * 300, 0), timestamp=-1)
@@ -342,3 +392,5 @@ def test_a_fetch_holds_no_more_than_its_answer_may_have() -> None:
     assert bytes_held_by(FetchRequest(replica_id=1, partitions=(), max_bytes=1 << 30)) == 0
     assert bytes_held_by(fetch((1 << 31) - 1)) == 10 << 20
     assert bytes_held_by(produce(70)) == 70
+    one = fetch(5)
+    assert bytes_held_by(replace(one, partitions=one.partitions * 3)) == 15 + 2 * PARTITION_BYTES

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
+import pytest
+
 from cluster.core.effects import Effect, Reply, RunJob
 from cluster.core.errors import ErrorCode
 from cluster.core.events import JobDone
@@ -15,10 +17,13 @@ from cluster.core.messages import (
     ProduceRequest,
     TopicPartition,
 )
-from cluster.core.replica.sliced_appends import MAX_AT_ONCE
+from cluster.core.metadata.records import RemoveTopicRecord
+from cluster.core.replica import sliced_appends
+from cluster.core.replica.sliced_appends import MAX_AT_ONCE, SlicedAppend
 from storage.batch import set_producer_state
 from storage.log.reads import SEGMENTS_A_STEP
-from storage.validation.work import STEP_RECORDS
+from storage.validation.sliced import SlicedValidation
+from storage.validation.work import STEP_RECORDS, STEP_WORK
 from tests.cluster.broker.cluster_by_hand import batch
 from tests.cluster.replica.setup import T0, Setup, of, only, produced
 from tests.storage.logs import NOW_MS
@@ -111,6 +116,31 @@ def test_pro7_a_retry_that_comes_while_the_batch_is_checked_gets_its_offsets() -
     assert case.setup.end == COUNT
 
 
+@pytest.mark.parametrize("acks", [0, -1])
+def test_c6_what_waits_for_its_checks_is_bounded_whatever_its_acks_are(
+    acks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request with acks=0 holds no place at its connection."""
+    most = 10_000
+    monkeypatch.setattr(sliced_appends, "MAX_WAITING_BYTES", most)
+    case = Produced()
+    small = batch(bytes(1_000))
+    case.produce(large())
+    for _ in range(30):
+        case.produce(small, acks=acks)
+    sliced = case.setup.manager.appends._sliced
+    assert most - len(small) < sliced.waiting_bytes <= most
+    waiting = len(sliced.queues[T0])
+    refused = [(ErrorCode.REQUEST_TIMED_OUT, -1, -1)] * (31 - waiting)
+    assert case.answers() == (refused if acks else [])
+    case.run_all()
+    # What was refused is not in the log, and all else is; then there is room again.
+    assert case.setup.end == COUNT + waiting - 1 and sliced.waiting_bytes == 0
+    case.produce(large())
+    case.run_all()
+    assert case.setup.end == 2 * COUNT + waiting - 1
+
+
 def test_pro6_other_partitions_go_on_and_take_turns() -> None:
     case = Produced()
     case.setup.place(leader=1, isr=(1,), topic_partition=T1)
@@ -161,6 +191,33 @@ def test_pro6_leadership_that_ends_while_a_batch_is_checked_refuses_it_and_what_
     codes = [error for error, _, _ in case.answers()]
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     assert case.setup.end == 0
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_pro6_leadership_that_ends_refuses_more_batches_than_a_step_appends(
+    is_deleted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Produced()
+    sliced, asked = case.setup.manager.appends._sliced, 2 * STEP_WORK // STEP_RECORDS
+    for _ in range(asked):
+        case.produce(large())
+    begin, begun = sliced._begin, 0
+
+    def counted(append: SlicedAppend) -> SlicedValidation | None:
+        nonlocal begun
+        begun += 1
+        assert begun <= asked, "the step has no end"
+        return begin(append)
+
+    monkeypatch.setattr(sliced, "_begin", counted)
+    if is_deleted:
+        removed = RemoveTopicRecord(name="t", topic_id=case.setup.image.topics["t"].topic_id)
+        case.note(case.setup.replay(removed))
+    else:
+        case.note(case.setup.place(leader=2, isr=(1, 2), leader_epoch=1, partition_epoch=1))
+    case.run_all()
+    assert len(case.answers()) == asked and ErrorCode.NONE not in {error for error, _, _ in case.answers()}
+    assert not sliced.queues and sliced.waiting_bytes == 0
 
 
 def test_pro6_a_broker_that_stops_refuses_what_is_checked_and_appends_nothing() -> None:

@@ -85,6 +85,7 @@ class Counted:
 
     def __init__(self, message: Any) -> None:
         self._message, self.seen_bytes = message, 0
+        self.DESCRIPTOR = message.DESCRIPTOR
 
     def __call__(self) -> Any:
         message, counted = self._message(), self

@@ -29,7 +29,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from cluster.rpc import methods
-from cluster.shell import streams
+from cluster.shell import incoming, streams, transport
 from tests.cluster.shell import echo_core
 from tests.cluster.shell.test_server import HOST, Client, Node, client, node, produce, run
 
@@ -186,7 +186,7 @@ def test_c8_what_a_client_left_is_dropped_in_the_core() -> None:
 
 def test_c8_a_unary_call_whose_client_left_is_dropped_in_the_core() -> None:
     async def check(serving: Node, asking: Client) -> None:
-        asking.send(CreateTopicRequest(name="never"), timeout_ms=20)
+        asking.send(CreateTopicRequest(name="never"), timeout_ms=200)
         await asking.futures[1]
         await turns(asking)
         assert len(serving.core.forgotten) == 1
@@ -215,6 +215,70 @@ def test_a_client_that_sends_nothing_any_more_still_gets_its_answers() -> None:
             assert await call.read() is grpc.aio.EOF  # type: ignore[attr-defined]
 
     run(check)
+
+
+def test_c6_requests_of_unary_calls_for_which_there_is_no_room_are_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each may have the size of a message: all that one connection may have would be gigabytes."""
+    monkeypatch.setattr(rooms, "MOST_BYTES", 3 * MIB)
+    read: list[bytes | None] = []
+
+    async def counted(reader: transport.Reader) -> bytes | None:
+        read.append(await transport.read_or_end(reader))
+        return read[-1]
+
+    monkeypatch.setattr(incoming, "read_or_end", counted)
+    body = CreateTopicRequest(name="never")
+    path, frame = streams.CODEC.unary.path_of(body), streams.CODEC.unary.request_to_bytes(body)
+
+    async def check(serving: Node, asking: Client) -> None:
+        async with grpc.aio.insecure_channel(f"{HOST}:{serving.port}") as channel:
+            calls = [channel.unary_unary(path, None, None)(frame) for _ in range(30)]
+            await turns(asking)
+            assert read.count(frame) == 3 + incoming.MOST_READ
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
+        await turns(asking)
+        assert len(serving.core.forgotten) >= 3
+        assert all(each.own.calls == 0 for _, each in serving.server.rooms.items())
+
+    run(check)
+
+
+def test_c6_grpc_takes_no_frame_that_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would, if it made the windows of HTTP/2 as large as the link lets it."""
+    monkeypatch.setattr(rooms, "MOST_CALLS", 1)
+    wide = FetchRequest(replica_id=-1, partitions=fetch_of("t" * 249, 1).partitions * 8_000)
+
+    async def check(serving: Node, asking: Client) -> None:
+        async with raw_stream(serving.port, streams.CONSUMER_FETCH) as call:
+            await call.write([(number, fetch_of("never", 0)) for number in range(2)])
+            await turns(asking)
+            writing = asyncio.create_task(call.write([(3, wide)]))
+            await turns(asking, 100)
+            assert not writing.done()
+            writing.cancel()
+
+    run(check)
+
+
+def test_c6_a_connection_has_few_streams_of_a_kind(caplog: pytest.LogCaptureFixture) -> None:
+    """A frame of each is read before its room counts it."""
+
+    async def check(serving: Node, asking: Client) -> None:
+        path = methods.CONSUMER_FETCH
+        async with grpc.aio.insecure_channel(f"{HOST}:{serving.port}") as channel:
+            begun = [channel.stream_stream(path, None, None)(None) for _ in range(incoming.MOST_STREAMS + 1)]
+            for call in begun:
+                await call.write(streams.CONSUMER_FETCH.calls_to_bytes([(1, fetch_of("t", 3))]))
+            ends = await asyncio.gather(*(call.read() for call in begun), return_exceptions=True)
+            failed = [end for end in ends if isinstance(end, grpc.aio.AioRpcError)]
+            assert [end.code() for end in failed] == [grpc.StatusCode.INVALID_ARGUMENT]
+
+    run(check)
+    assert [record for record in caplog.records if "streams on a connection" in record.getMessage()]
 
 
 def test_c8_a_client_that_sends_nothing_any_more_and_leaves_is_forgotten() -> None:
