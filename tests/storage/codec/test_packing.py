@@ -26,6 +26,16 @@ def test_bb2_pieces_compress_to_the_bytes_of_the_whole(
     assert stream.output == compress(codec, b"".join(piece * times for piece in pieces))
 
 
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("pieces", [[b"data", b""], [b"", b"data"], [b"", b""]])
+def test_bb2_an_empty_piece_adds_nothing_wherever_it_comes(codec: Compression, pieces: list[bytes]) -> None:
+    stream = packed_stream(codec)
+    for piece in pieces:
+        stream.write(piece)
+    stream.finish()
+    assert stream.output == compress(codec, b"".join(pieces))
+
+
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_lv23_a_bomb_is_unpacked_in_pieces_up_to_the_limit(codec: Compression) -> None:
     data = bytes(3 << 20)

@@ -247,6 +247,17 @@ def test_ix31_a_flush_without_a_file_makes_none() -> None:
     assert names(file_system) != []
 
 
+def test_ix26_an_index_that_was_missing_is_present_from_its_first_append_on() -> None:
+    index = TransactionIndex(new_file_system(), PATH, 0)
+    assert not index.is_present()
+    index.append(A)
+    assert index.is_present() and index.exists
+    index.restart_empty()
+    assert not index.is_present()
+    index.append(A)
+    assert index.is_present() and list(index.entries()) == [A]
+
+
 @pytest.mark.covers("TransactionIndexTest.testDeleteIfExists")
 def test_ix31_deletion_returns_whether_there_was_a_file() -> None:
     file_system = new_file_system()

@@ -10,6 +10,7 @@ import pytest
 from storage.batch import Compression, RecordBatch, TimestampType, iterate_batches
 from storage.batch.legacy.builder import build_message_set
 from storage.batch.record import Record
+from storage.batch.record_stream import PIECE_BYTES
 from storage.codec.crc32c import crc32c
 from storage.errors import InvalidRecord, RecordTooLarge, StorageError, ValidationTakesLong
 from storage.validation.rules import ValidationRules
@@ -123,6 +124,21 @@ def test_lv22_records_that_do_not_fill_a_large_batch_are_refused(codec: Compress
     for target in TARGETS:
         rules = ValidationRules(target_codec=target)
         assert in_slices(records, rules) == at_once(records, rules) == (InvalidRecord, ())
+
+
+def test_lv22_bytes_of_a_piece_that_begins_after_the_last_record_are_refused() -> None:
+    """Small records fill the first piece exactly, so that nothing read is left when the last one is taken."""
+    beside = len(payload_of([(1000, 3, 0)])) - 1000
+    sizes: Sizes = [(1000, 3, 0)] * 62
+    rest = PIECE_BYTES - len(payload_of(sizes))
+    payload = payload_of([*sizes, (rest - beside, 3, 0)])
+    payload = payload_of([*sizes, (rest - beside + PIECE_BYTES - len(payload), 3, 0)])
+    assert len(payload) == PIECE_BYTES
+    for target in TARGETS:
+        rules = ValidationRules(target_codec=target)
+        whole, longer = (framed(payload + more, 63, Compression.NONE) for more in (b"", b"\x00"))
+        assert in_slices(whole, rules) == at_once(whole, rules) != (InvalidRecord, ())
+        assert in_slices(longer, rules) == at_once(longer, rules) == (InvalidRecord, ())
 
 
 @pytest.mark.parametrize("left_out", [1, 2, 5, 199_990, 200_030])
