@@ -101,6 +101,16 @@ class TestFile:
         with pytest.raises(FileNotFoundError):
             OffsetIndex(fs, "none.index", BASE, read_only=True)
 
+    def test_ix12_a_read_only_index_keeps_its_copy_while_another_process_trims_the_file(self) -> None:
+        _, fs = simulated()
+        writer = new_index(fs)
+        fill(writer, [(46, 1), (51, 2)])
+        reader = OffsetIndex(fs, "45.index", BASE, read_only=True)
+        reader.rest()
+        writer.truncate()
+        writer.trim_to_valid_size()
+        assert (reader.entry(1), reader.entries) == ((51, 2), 30)
+
     def test_ix4_resize_says_whether_it_changed_and_keeps_entries(
         self, both_file_systems: tuple[FileSystem, str]
     ) -> None:

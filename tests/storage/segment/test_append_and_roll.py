@@ -178,6 +178,34 @@ def test_ls4_either_full_index_is_a_reason() -> None:
     assert timed.time_index.is_full and not timed.offset_index.is_full and roll_by(timed)
 
 
+@pytest.mark.parametrize("is_a_set", [False, True])
+def test_ls4_the_append_that_fills_an_index_leaves_no_room(is_a_set: bool) -> None:
+    # There is room for 2 time entries and the last one.
+    segment = open_segment(
+        new_file_system(), config=LogConfig(index_interval_bytes=0, segment_index_bytes=36)
+    )
+    append_batch(segment, batch(0))
+    for offset, has_room in ((1, True), (2, False)):
+        assert not roll_by(segment)
+        data = batch(offset, timestamp=NOW_MS + offset)
+        if is_a_set:
+            segment.append(offset, data)
+        else:
+            segment.append(offset, data, max_timestamp=NOW_MS + offset)
+        assert segment.has_room_for(1, 9, NOW_MS, 1 << 20, 10) == has_room
+    assert roll_by(segment)
+
+
+def test_ls4_a_segment_whose_indexes_were_trimmed_for_a_roll_has_no_room_if_that_roll_failed() -> None:
+    segment = open_segment(new_file_system())
+    append_batch(segment, batch(0))
+    assert not roll_by(segment)
+    assert segment.has_room_for(1, 1, NOW_MS, 1 << 20, 10)
+    segment.on_become_inactive()
+    assert not segment.has_room_for(1, 1, NOW_MS, 1 << 20, 10)
+    assert roll_by(segment)
+
+
 def test_ls5_the_first_batchs_greatest_timestamp_counts_from_0_on() -> None:
     segment = open_segment(new_file_system())
     # The times are 0, 1 and 2.

@@ -13,7 +13,7 @@ from storage.batch import HEADER_SIZE, Record, RecordBatch, build_batch, iterate
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import FileSystem, OpenMode
 from storage.errors import CorruptBatch, StorageError
-from storage.segment.file_records import LONG_BATCH_BYTES, FileRecords
+from storage.segment.file_records import BLOCK_BYTES, LONG_BATCH_BYTES, FileRecords
 from tests.storage.logs import NOW_MS, batch, new_disk, new_file_system
 
 PATH = "0.log"
@@ -54,6 +54,14 @@ def test_fr2_a_view_ends_at_its_given_end_and_never_asks_for_the_files_length() 
     assert [each.base_offset for each in records.batches(0, 3 * len(first))] == [0, 1, 2]
     with pytest.raises(CorruptBatch, match="unexpected end"):
         list(records.batches(0, 4 * len(first)))
+
+
+def test_fr2_the_walk_over_headers_ends_at_its_given_end_although_its_buffer_has_room_for_more() -> None:
+    given = batch(0, value_bytes=200_000) + batch(1, value_bytes=200_000)
+    assert len(given) > BLOCK_BYTES
+    records = new_records(given + batch(2) + batch(3))[2]
+    for end in (len(given), len(given) + 70):
+        assert [header[0] for *_, header in records.scan_headers(0, end)] == [0, 1], end
 
 
 def test_fr6_a_close_syncs_before_it_trims() -> None:
