@@ -15,6 +15,7 @@ from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from storage.recovery.walk import recover_segment
 from storage.segment import LogSegment, log_path
+from storage.segment.kept_timestamps import KeptTimestamps
 from storage.segment.lookups import read_next_offset
 from tests.storage.logs import (
     DIRECTORY,
@@ -520,3 +521,18 @@ def test_ls1_a_time_index_that_is_ahead_of_the_log_is_emptied_by_the_next_set() 
     segment.time_index.maybe_append(NOW_MS, 50)
     segment.append(3, b"".join(batch(offset, timestamp=NOW_MS + 1 + offset) for offset in range(4)))
     assert [offset for _, offset in time_entries(segment)] == [2, 3]
+
+
+@pytest.mark.parametrize("most_batches", [1, 2, 9])
+def test_ls13_of_equal_timestamps_in_several_slices_the_first_batch_is_found(most_batches: int) -> None:
+    segment = open_segment(new_file_system(), config=EACH)
+    for offset, at in enumerate((3, 7, 5, 7, 7, 9)):
+        append_batch(segment, batch(offset, timestamp=NOW_MS + at))
+    look = KeptTimestamps(segment, 5, 0)
+    while not look.is_done:
+        look.advance(most_batches)
+    found = look.greatest(segment, 5)
+    assert found is not None and (found.timestamp, found.offset) == (NOW_MS + 7, 1)
+    segment.truncate_to(5, NOW_MS, found)
+    assert segment.max_timestamp == (NOW_MS + 7, 1)
+    assert look.greatest(segment, 5) is None
