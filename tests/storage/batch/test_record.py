@@ -35,6 +35,15 @@ def test_record_has_the_bytes_of_default_record() -> None:
     assert encode_record(0, 0, b"", b"").hex() == "0c000000000000"
 
 
+def test_a_count_of_no_headers_may_take_two_bytes() -> None:
+    body = b"\x00\x00\x00" + encode_varint(1) + b"k" + encode_varint(1) + b"v"
+    assert (
+        decode_one(framed(body + b"\x80\x00"))
+        == Record(0, 0, b"k", b"v")
+        == decode_one(framed(body + b"\x00"))
+    )
+
+
 @pytest.mark.parametrize("size", [63, 64, 8191, 8192, 8193])
 def test_a_key_a_value_or_a_record_whose_length_takes_one_byte_more_comes_back(size: int) -> None:
     """Up to 63 a length takes one byte, up to 8191 two."""

@@ -235,6 +235,16 @@ def test_ap4_offsets_that_go_back_within_a_set_are_refused() -> None:
     assert log.log_end_offset == 0 and log.local.segments.size_bytes == 0 and log.epochs.latest_epoch is None
 
 
+@pytest.mark.parametrize("rest", [b"", batch(0)])
+def test_ap4_a_set_whose_first_batch_ends_below_0_is_refused(rest: bytes) -> None:
+    log = open_log(new_file_system())
+    below = bytearray(batch(0))
+    stamp(below, 0, base_offset=-1)
+    with pytest.raises(OffsetsOutOfOrder):
+        follow(log, bytes(below) + rest)
+    assert (log.log_end_offset, log.local.segments.size_bytes) == (0, 0)
+
+
 def test_t32_a_batch_that_no_leader_has_stamped_is_refused() -> None:
     log = open_log(new_file_system())
     with pytest.raises(InvalidRecord):

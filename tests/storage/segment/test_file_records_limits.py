@@ -10,6 +10,7 @@ import pytest
 
 from sim.disk import SimDisk
 from storage.batch import HEADER_SIZE, Record, RecordBatch, build_batch, iterate_batches
+from storage.batch.legacy.builder import build_message
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import FileSystem, OpenMode
 from storage.errors import CorruptBatch, StorageError
@@ -185,6 +186,19 @@ def test_fr15_a_slice_of_a_file_that_shrank_names_what_is_missing() -> None:
     file_system.open(PATH, OpenMode.WRITE).truncate(0)
     with pytest.raises(StorageError, match=f"0 bytes at byte 0, expected {len(data)}"):
         records.read_slice(0, len(data))
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_fr8_a_long_batch_of_any_format_is_walked_over_and_the_next_one_follows(magic: int) -> None:
+    """A message of an old format has another checksum, over another part."""
+    value = bytes(LONG_BATCH_BYTES)
+    if magic == 2:
+        content = build_batch([Record(0, NOW_MS, None, value)])
+    else:
+        content = build_message(0, magic=magic, timestamp=NOW_MS, key=None, value=value)
+    _, _, records = new_records(content + batch(1))
+    found = [(header[0], position) for _, _, position, header in records.scan_headers()]
+    assert found == [(0, 0), (1, len(content))]
 
 
 def test_fr8_a_long_batch_that_is_damaged_is_refused_before_it_is_held_whole() -> None:

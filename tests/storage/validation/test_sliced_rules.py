@@ -114,6 +114,20 @@ def test_lv11_a_batch_that_states_log_append_time_has_that_time_in_each_record_u
         assert in_slices(bytes(records), rules) == at_once(bytes(records), rules), after_max_ms
 
 
+@pytest.mark.parametrize("sizes", SETS.values(), ids=SETS)
+@pytest.mark.parametrize("before_max_ms", [5, (1 << 63) - 1])
+@pytest.mark.parametrize("target", [None, *TARGETS])
+def test_lv9_a_time_beyond_64_bits_wraps_as_in_java_in_slices_too(
+    sizes: Sizes, before_max_ms: int, target: Compression | None
+) -> None:
+    records = bytearray(framed(payload_of(sizes), len(sizes), Compression.GZIP))
+    # The first record has the last time there is, and each later one a greater delta.
+    struct.pack_into(">q", records, 27, (1 << 63) - 1)
+    struct.pack_into(">I", records, 17, crc32c(records[21:]))
+    rules = ValidationRules(target_codec=target, before_max_ms=before_max_ms)
+    assert in_slices(bytes(records), rules) == at_once(bytes(records), rules)
+
+
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
 @pytest.mark.parametrize("change", ["one record fewer", "one record more", "a byte more", "a piece more"])
 def test_lv22_records_that_do_not_fill_a_large_batch_are_refused(codec: Compression, change: str) -> None:
