@@ -111,6 +111,20 @@ class TestFile:
         writer.trim_to_valid_size()
         assert (reader.entry(1), reader.entries) == ((51, 2), 30)
 
+    @pytest.mark.parametrize(
+        "end", [OffsetIndex.close, OffsetIndex.close_handler, OffsetIndex.delete_if_exists]
+    )
+    def test_ix6_an_index_that_has_ended_is_no_longer_among_the_open_files(
+        self, end: Callable[[OffsetIndex], object]
+    ) -> None:
+        _, fs = simulated()
+        index = new_index(fs)
+        fill(index, [(46, 1)])
+        assert index.lookup(46) == (46, 1)
+        assert index in fs.handles
+        end(index)
+        assert index not in fs.handles and len(fs.handles) == 0
+
     def test_ix4_resize_says_whether_it_changed_and_keeps_entries(
         self, both_file_systems: tuple[FileSystem, str]
     ) -> None:
