@@ -159,7 +159,7 @@ def test_bb6_where_nothing_is_converted_the_very_bytes_come_back() -> None:
 
 
 def test_bb6_where_every_record_is_before_the_first_offset_the_very_bytes_come_back() -> None:
-    """As in Kafka: no bytes at all would look like the end of the log to the reader."""
+    """Kafka does so: no bytes at all would look like the end of the log to the reader."""
     data = build_batch(V2, base_offset=16)
     assert down_convert(data, target_magic=1, first_offset=25) is data
     assert records(down_convert(data, target_magic=1, first_offset=24)) == plain(V2[3:])

@@ -114,6 +114,18 @@ def test_lv11_a_batch_that_states_log_append_time_has_that_time_in_each_record_u
         assert in_slices(bytes(records), rules) == at_once(bytes(records), rules), after_max_ms
 
 
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_lv8_each_message_of_an_old_set_needs_a_key_in_slices_too(wrong: int) -> None:
+    """An uncompressed message is a batch of its own, whose errors end the checks."""
+    records = [Record(offset, NOW_MS, None if offset == wrong else b"k", b"v") for offset in range(3)]
+    messages = build_message_set(records, magic=1)
+    for is_compacted in (True, False):
+        rules = ValidationRules(is_compacted=is_compacted)
+        result = in_slices(messages, rules)
+        assert result == at_once(messages, rules)
+        assert (isinstance(result, tuple) and result[0] is InvalidRecord) == is_compacted
+
+
 @pytest.mark.parametrize("sizes", SETS.values(), ids=SETS)
 @pytest.mark.parametrize("before_max_ms", [5, (1 << 63) - 1])
 @pytest.mark.parametrize("target", [None, *TARGETS])
