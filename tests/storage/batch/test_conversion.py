@@ -156,3 +156,10 @@ def test_bb6_where_nothing_is_converted_the_very_bytes_come_back() -> None:
     assert down_convert(old, target_magic=1, first_offset=0) is old
     whole_and_cut = build_batch(V2, base_offset=16) + cut
     assert records(down_convert(whole_and_cut, target_magic=1, first_offset=0)) == plain(V2)
+
+
+def test_bb6_where_every_record_is_before_the_first_offset_the_very_bytes_come_back() -> None:
+    """Kafka does so: no bytes at all would look like the end of the log to the reader."""
+    data = build_batch(V2, base_offset=16)
+    assert down_convert(data, target_magic=1, first_offset=25) is data
+    assert records(down_convert(data, target_magic=1, first_offset=24)) == plain(V2[3:])

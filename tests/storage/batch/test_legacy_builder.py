@@ -217,6 +217,12 @@ class TestTimestamps:
         (batch,) = iterate_batches(build_batch(records, compression=codec))
         assert batch.delete_horizon_ms is None and batch.base_timestamp == 50
 
+    def test_bb2_a_delete_horizon_of_0_is_one_too(self) -> None:
+        records = [Record(0, 50, b"k", b"v"), Record(1, 70, b"k", None)]
+        (batch,) = iterate_batches(build_batch(records, delete_horizon_ms=0))
+        assert (batch.base_timestamp, batch.delete_horizon_ms, batch.max_timestamp) == (0, 0, 70)
+        assert list(batch.records()) == records
+
 
 class TestShape:
     @pytest.mark.covers("MemoryRecordsBuilderTest.testWriteEmptyRecordSet")

@@ -35,6 +35,30 @@ def test_record_has_the_bytes_of_default_record() -> None:
     assert encode_record(0, 0, b"", b"").hex() == "0c000000000000"
 
 
+def test_a_count_of_no_headers_may_take_two_bytes() -> None:
+    body = b"\x00\x00\x00" + encode_varint(1) + b"k" + encode_varint(1) + b"v"
+    assert (
+        decode_one(framed(body + b"\x80\x00"))
+        == Record(0, 0, b"k", b"v")
+        == decode_one(framed(body + b"\x00"))
+    )
+
+
+@pytest.mark.parametrize("size", [63, 64, 8191, 8192, 8193])
+def test_a_key_a_value_or_a_record_whose_length_takes_one_byte_more_comes_back(size: int) -> None:
+    """Up to 63 a length takes one byte, up to 8191 two."""
+    # What a record of that length has beside its key or its value: attributes, deltas, both sizes and a header count.
+    beside = len(encode_record(0, 0, None, bytes(size))) - size - len(encode_varint(size))
+    for less in range(beside - 2, beside + 3):
+        for key, value in (
+            (bytes(size), None),
+            (None, bytes(size)),
+            (bytes(size - less), None),
+            (None, bytes(size - less)),
+        ):
+            assert decode_one(encode_record(0, 0, key, value)) == Record(0, 0, key, value)
+
+
 @pytest.mark.covers("DefaultRecordTest.testBasicSerde")
 @quick
 @given(st.integers(0, MAX_INT32), st.integers(-(2**62), 2**62), small_bytes, small_bytes, headers)

@@ -108,6 +108,16 @@ def test_bytes_after_the_last_record_are_refused_from_pieces_too(extra: bytes) -
     assert (len(found), is_damaged) == (68, True)
 
 
+def test_bytes_of_a_piece_that_begins_after_the_last_record_are_refused_too() -> None:
+    rest = 2 * PIECE_BYTES - LARGE_AT
+    last = encoded(66, value=bytes(rest - len(encoded(66, value=bytes(rest))) + rest))
+    payload = b"".join([*FILLING, last])
+    assert len(payload) == 2 * PIECE_BYTES
+    assert from_pieces(payload, 67) == from_whole(payload, 67)
+    found, is_damaged = from_pieces(payload + b"\x00", 67)
+    assert (len(found), is_damaged) == (67, True)
+
+
 def test_a_large_record_is_walked_to_its_end_and_no_further() -> None:
     assert walked(LARGE + LAST) == (300, 66, True)
     assert walked(encoded(3, key=None, value=LARGE_VALUE)) == (300, 3, False)

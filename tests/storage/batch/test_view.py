@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,6 +168,23 @@ def test_last_sequence_wraps_to_zero() -> None:
     data = build_batch(records(3), producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
     assert only(data).last_sequence == 0
     assert [record.sequence for record in only(data).records()] == [2**31 - 2, 2**31 - 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "has_one"), [(-(2**63), False), (-2, False), (-1, False), (0, True), (1, True)]
+)
+def test_a_negative_producer_id_is_none(producer_id: int, has_one: bool) -> None:
+    data = bytearray(build_batch(records(3)))
+    struct.pack_into(">q", data, 43, producer_id)
+    assert only(bytes(data)).has_producer_id == has_one
+
+
+@pytest.mark.parametrize("base_sequence", [-2, -9, -(2**31)])
+def test_a_negative_sequence_of_a_damaged_batch_counts_on_as_in_java(base_sequence: int) -> None:
+    """Only -1 stands for none."""
+    data = bytearray(build_batch(records(3)))
+    struct.pack_into(">i", data, 53, base_sequence)
+    assert only(bytes(data)).last_sequence == base_sequence + 2
 
 
 @pytest.mark.covers("DefaultRecordBatchTest.testSetLogAppendTime")

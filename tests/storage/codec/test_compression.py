@@ -180,6 +180,8 @@ def test_t17_reserved_gzip_flags_are_not_looked_at() -> None:
     given_bytes = bytes(packed)
     assert decompress(Compression.GZIP, packed) == b"value" * 9
     assert packed == given_bytes
+    # Those of a later member are not looked at either.
+    assert decompress(Compression.GZIP, given_bytes + given_bytes) == b"value" * 18
 
 
 def test_codec_five_to_seven_is_unknown() -> None:

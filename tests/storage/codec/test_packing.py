@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from storage.codec.compression import Compression, compress, decompress, unpack
 from storage.codec.packing import packed_stream
-from storage.errors import UnpacksTooFar
+from storage.errors import ConfigError, UnpacksTooFar
 from tests.storage.batch.strategies import quick
 
 CODECS = list(Compression)
@@ -24,6 +24,31 @@ def test_bb2_pieces_compress_to_the_bytes_of_the_whole(
         stream.write(piece * times)
     stream.finish()
     assert stream.output == compress(codec, b"".join(piece * times for piece in pieces))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("pieces", [[b"data", b""], [b"", b"data"], [b"", b""]])
+def test_bb2_an_empty_piece_adds_nothing_wherever_it_comes(codec: Compression, pieces: list[bytes]) -> None:
+    stream = packed_stream(codec)
+    for piece in pieces:
+        stream.write(piece)
+    stream.finish()
+    assert stream.output == compress(codec, b"".join(pieces))
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+def test_lv25_pieces_are_compressed_at_the_level_that_was_asked_for(codec: Compression) -> None:
+    data = b"".join(b"%d of %d, " % (number * number % 977, number % 13) for number in range(4000))
+    seen = set()
+    for level in (1, 6, 9):
+        stream = packed_stream(codec, level)
+        stream.write(data)
+        stream.finish()
+        assert stream.output == compress(codec, data, level=level), level
+        seen.add(bytes(stream.output))
+    assert len(seen) == 3
+    with pytest.raises(ConfigError):
+        packed_stream(codec, 23)
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])

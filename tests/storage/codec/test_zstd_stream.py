@@ -46,6 +46,15 @@ def test_frames_of_other_writers_are_read_end_to_end(has_checksum: bool, has_siz
             decompress_zstd(first[:-1] + bytes((first[-1] ^ 1,)), LIMIT)
 
 
+def test_a_frame_to_be_skipped_may_have_no_content() -> None:
+    """Its eight bytes are the least that a frame may have."""
+    empty = bytes.fromhex("502a4d18 00000000")
+    assert decompress_zstd(empty, LIMIT) == b""
+    assert decompress_zstd(empty + compress_zstd(b"data") + empty, LIMIT) == b"data"
+    with pytest.raises(InvalidRecord, match="ends early"):
+        decompress_zstd(empty[:-1], LIMIT)
+
+
 def test_window_above_128_mib_is_refused() -> None:
     # The window is 2^28 bytes.
     huge_window = bytes.fromhex("28b52ffd00" + "90" + "010000")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from storage.disk.filesystem import FileSystem, OpenMode, read_file
-from storage.errors import SegmentOffsetOverflow
+from storage.errors import CorruptIndex, SegmentOffsetOverflow
 from storage.index.lazy import lazy_offset_index, lazy_time_index
 from storage.index.memory_mapped import Unpack
 from storage.index.offset_index import OffsetIndex
@@ -100,6 +100,53 @@ class TestFile:
         assert disk.operations == before
         with pytest.raises(FileNotFoundError):
             OffsetIndex(fs, "none.index", BASE, read_only=True)
+
+    def test_ix12_a_read_only_index_keeps_its_copy_while_another_process_trims_the_file(self) -> None:
+        _, fs = simulated()
+        writer = new_index(fs)
+        fill(writer, [(46, 1), (51, 2)])
+        reader = OffsetIndex(fs, "45.index", BASE, read_only=True)
+        reader.rest()
+        writer.truncate()
+        writer.trim_to_valid_size()
+        assert (reader.entry(1), reader.entries) == ((51, 2), 30)
+
+    @pytest.mark.parametrize(
+        "end", [OffsetIndex.close, OffsetIndex.close_handler, OffsetIndex.delete_if_exists]
+    )
+    def test_ix6_an_index_that_has_ended_is_no_longer_among_the_open_files(
+        self, end: Callable[[OffsetIndex], object]
+    ) -> None:
+        _, fs = simulated()
+        index = new_index(fs)
+        fill(index, [(46, 1)])
+        assert index.lookup(46) == (46, 1)
+        assert index in fs.handles
+        end(index)
+        assert index not in fs.handles and len(fs.handles) == 0
+
+    @pytest.mark.parametrize(("length", "is_taken"), [(2**31 - 8, True), (2**31, False)])
+    def test_ix2_an_existing_file_above_31_bits_is_refused(self, length: int, is_taken: bool) -> None:
+        _, fs = simulated()
+        fs.open("45.index", OpenMode.CREATE).set_length(length)
+        if is_taken:
+            assert OffsetIndex(fs, "45.index", BASE).entries == length // 8
+        else:
+            with pytest.raises(CorruptIndex, match="more than an index may have"):
+                OffsetIndex(fs, "45.index", BASE)
+
+    def test_ix4_a_resize_that_fails_leaves_an_index_that_is_written_and_read_as_before(self) -> None:
+        disk, fs = simulated()
+        index = new_index(fs)
+        fill(index, [(46, 1)])
+        for size_bytes in (80, 800):
+            assert index.lookup(99).offset == index.last_offset
+            disk.fail(1, path_suffix="45.index")
+            with pytest.raises(OSError):
+                index.resize(size_bytes)
+            assert (index.length_bytes, index.max_entries) == (240, 30)
+            index.append(index.last_offset + 1, 2)
+            assert index.lookup(99) == (index.last_offset, 2)
 
     def test_ix4_resize_says_whether_it_changed_and_keeps_entries(
         self, both_file_systems: tuple[FileSystem, str]

@@ -13,7 +13,7 @@ from storage.disk.handle_pool import HandlePool
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptIndex
 from storage.index.transaction_index import ENTRY, AbortedTransaction, TransactionIndex, unpack_entries
-from tests.storage.logs import DIRECTORY, new_file_system
+from tests.storage.logs import DIRECTORY, new_disk, new_file_system
 
 PATH = f"{DIRECTORY}/00000000000000000000.txnindex"
 
@@ -245,6 +245,31 @@ def test_ix31_a_flush_without_a_file_makes_none() -> None:
     index.append(A)
     index.flush()
     assert names(file_system) != []
+
+
+def test_ix26_an_index_that_was_missing_is_present_from_its_first_append_on() -> None:
+    index = TransactionIndex(new_file_system(), PATH, 0)
+    assert not index.is_present()
+    index.append(A)
+    assert index.is_present() and index.exists
+    index.restart_empty()
+    assert not index.is_present()
+    index.append(A)
+    assert index.is_present() and list(index.entries()) == [A]
+
+
+@pytest.mark.parametrize("before", [[], [A]])
+def test_ix27_an_append_that_fails_leaves_no_entry_and_the_next_one_takes_its_place(
+    before: list[AbortedTransaction],
+) -> None:
+    disk = new_disk()
+    index = new_index(new_file_system(disk), before)
+    disk.fail(1, verbs={"write_at"}, path_suffix=".txnindex", applied_bytes=20)
+    with pytest.raises(OSError):
+        index.append(B)
+    assert list(index.entries()) == before
+    index.append(B)
+    assert list(index.entries()) == [*before, B]
 
 
 @pytest.mark.covers("TransactionIndexTest.testDeleteIfExists")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.batch import Compression, RecordBatch, iterate_batches, stamp
+from storage.cleaner.rebuild import empty_batch
 from storage.config import LogConfig
 from storage.errors import (
     CorruptBatch,
@@ -234,6 +235,16 @@ def test_ap4_offsets_that_go_back_within_a_set_are_refused() -> None:
     assert log.log_end_offset == 0 and log.local.segments.size_bytes == 0 and log.epochs.latest_epoch is None
 
 
+@pytest.mark.parametrize("rest", [b"", batch(0)])
+def test_ap4_a_set_whose_first_batch_ends_below_0_is_refused(rest: bytes) -> None:
+    log = open_log(new_file_system())
+    below = bytearray(batch(0))
+    stamp(below, 0, base_offset=-1)
+    with pytest.raises(OffsetsOutOfOrder):
+        follow(log, bytes(below) + rest)
+    assert (log.log_end_offset, log.local.segments.size_bytes) == (0, 0)
+
+
 def test_t32_a_batch_that_no_leader_has_stamped_is_refused() -> None:
     log = open_log(new_file_system())
     with pytest.raises(InvalidRecord):
@@ -258,6 +269,18 @@ def test_fr10_a_last_batch_of_a_fetch_that_ends_at_any_byte_is_left_out(before: 
     for end in range(SIZE):
         found = analyze(whole + batch(before)[:end], 0)
         assert (bytes(found.records), len(found.columns)) == (whole, before), end
+
+
+@pytest.mark.parametrize("before", [b"", batch(0, epoch=2)])
+def test_ap9_a_last_batch_that_compaction_has_emptied_has_an_epoch_and_a_producer_like_any(
+    before: bytes,
+) -> None:
+    """It ends with its header, which is the least that a batch of magic 2 has."""
+    (whole,) = iterate_batches(batch(1, 2, epoch=3, producer_id=7, producer_epoch=0, sequence=4))
+    found = analyze(before + empty_batch(whole), leader_epoch=3)
+    assert found.epoch_starts == ([(2, 0)] if before else []) + [(3, 1)]
+    assert (found.leader_epoch, found.first_offset, found.last_offset) == (3, 0 if before else 1, 2)
+    assert [each.last_sequence for each in found.producer_batches] == [5]
 
 
 def test_an_incomplete_last_batch_of_a_fetch_is_left_out() -> None:

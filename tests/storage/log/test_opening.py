@@ -100,6 +100,15 @@ def test_t27_the_last_offset_of_a_wrapper_is_used_for_its_first() -> None:
     assert read_offsets(log) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("is_old_first", [True, False])
+def test_ap11_the_format_of_the_first_batch_decides_where_a_set_may_begin(is_old_first: bool) -> None:
+    old = build_message_set([Record(7, NOW_MS, b"k", b"v")], magic=1, base_offset=7)
+    data = old + batch(8) if is_old_first else batch(6) + old
+    found = analyze(data, leader_epoch=0)
+    expected = found.last_offset - (2**31 - 1) if is_old_first else 6
+    assert (found.roll_offset, found.last_offset) == (expected, 8 if is_old_first else 7)
+
+
 def test_kafka_7897_a_batch_of_an_old_format_forgets_the_epochs() -> None:
     log = open_log(new_file_system())
     append_each(log, 1, epoch=5)

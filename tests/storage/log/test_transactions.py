@@ -460,3 +460,6 @@ def test_ix19_bytes_that_end_at_the_first_index_entry_are_bounded_by_the_second(
     single = new_log()
     single.append_as_follower(batch(0) + batch(1), leader_epoch=0, now_ms=NOW_MS)
     assert fetch_upper_bound_offset(single.local.segments.active, 0, SIZE) is None
+    single.append_as_follower(batch(2), leader_epoch=0, now_ms=NOW_MS)
+    assert single.local.segments.active.offset_index.entries == 2
+    assert fetch_upper_bound_offset(single.local.segments.active, 0, SIZE) == 2

@@ -15,6 +15,7 @@ from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from storage.recovery.walk import recover_segment
 from storage.segment import LogSegment, log_path
+from storage.segment.kept_timestamps import KeptTimestamps
 from storage.segment.lookups import read_next_offset
 from tests.storage.logs import (
     DIRECTORY,
@@ -176,6 +177,34 @@ def test_ls4_either_full_index_is_a_reason() -> None:
         assert not roll_by(timed)
         append_batch(timed, batch(offset, timestamp=NOW_MS + offset))
     assert timed.time_index.is_full and not timed.offset_index.is_full and roll_by(timed)
+
+
+@pytest.mark.parametrize("is_a_set", [False, True])
+def test_ls4_the_append_that_fills_an_index_leaves_no_room(is_a_set: bool) -> None:
+    # There is room for 2 time entries and the last one.
+    segment = open_segment(
+        new_file_system(), config=LogConfig(index_interval_bytes=0, segment_index_bytes=36)
+    )
+    append_batch(segment, batch(0))
+    for offset, has_room in ((1, True), (2, False)):
+        assert not roll_by(segment)
+        data = batch(offset, timestamp=NOW_MS + offset)
+        if is_a_set:
+            segment.append(offset, data)
+        else:
+            segment.append(offset, data, max_timestamp=NOW_MS + offset)
+        assert segment.has_room_for(1, 9, NOW_MS, 1 << 20, 10) == has_room
+    assert roll_by(segment)
+
+
+def test_ls4_a_segment_whose_indexes_were_trimmed_for_a_roll_has_no_room_if_that_roll_failed() -> None:
+    segment = open_segment(new_file_system())
+    append_batch(segment, batch(0))
+    assert not roll_by(segment)
+    assert segment.has_room_for(1, 1, NOW_MS, 1 << 20, 10)
+    segment.on_become_inactive()
+    assert not segment.has_room_for(1, 1, NOW_MS, 1 << 20, 10)
+    assert roll_by(segment)
 
 
 def test_ls5_the_first_batchs_greatest_timestamp_counts_from_0_on() -> None:
@@ -492,3 +521,18 @@ def test_ls1_a_time_index_that_is_ahead_of_the_log_is_emptied_by_the_next_set() 
     segment.time_index.maybe_append(NOW_MS, 50)
     segment.append(3, b"".join(batch(offset, timestamp=NOW_MS + 1 + offset) for offset in range(4)))
     assert [offset for _, offset in time_entries(segment)] == [2, 3]
+
+
+@pytest.mark.parametrize("most_batches", [1, 2, 9])
+def test_ls13_of_equal_timestamps_in_several_slices_the_first_batch_is_found(most_batches: int) -> None:
+    segment = open_segment(new_file_system(), config=EACH)
+    for offset, at in enumerate((3, 7, 5, 7, 7, 9)):
+        append_batch(segment, batch(offset, timestamp=NOW_MS + at))
+    look = KeptTimestamps(segment, 5, 0)
+    while not look.is_done:
+        look.advance(most_batches)
+    found = look.greatest(segment, 5)
+    assert found is not None and (found.timestamp, found.offset) == (NOW_MS + 7, 1)
+    segment.truncate_to(5, NOW_MS, found)
+    assert segment.max_timestamp == (NOW_MS + 7, 1)
+    assert look.greatest(segment, 5) is None

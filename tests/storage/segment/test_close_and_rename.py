@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from storage.batch import Record, build_batch
 from storage.codec.buffer import Buffer
 from storage.config import LogConfig
 from storage.disk.filesystem import OpenMode
+from storage.disk.handle_pool import HandlePool
+from storage.disk.os_filesystem import OsFileSystem
 from storage.index.transaction_index import AbortedTransaction
 from storage.segment import LogSegment, log_path
 from storage.segment.file_records import FileRecords
@@ -314,3 +318,31 @@ def test_ls24_without_a_log_nothing_is_renamed() -> None:
     with pytest.raises(FileNotFoundError):
         segment.change_file_suffixes("", ".swap")
     assert file_system.list(DIRECTORY) == [f"{0:020d}.{kind}" for kind in KINDS if kind != "log"]
+
+
+def test_ls24_a_segment_that_was_renamed_or_moved_is_opened_again_there_after_a_rest(tmp_path: Path) -> None:
+    file_system = OsFileSystem(handles=HandlePool(100))
+    (tmp_path / "t-0").mkdir()
+    segment = LogSegment.open(file_system, f"{tmp_path}/t-0", 0, EACH, NOW_MS)
+    for offset in range(3):
+        append_batch(segment, batch(offset, timestamp=NOW_MS + offset))
+    segment.transaction_index.append(AbortedTransaction(1, 0, 5, 6))
+    segment.flush()
+
+    def check() -> None:
+        file_system.handles.make_room(100)
+        assert len(file_system.handles) == 0
+        assert segment.records.read_slice(2 * SIZE, SIZE) == batch(2, timestamp=NOW_MS + 2)
+        assert segment.offset_index.lookup(2) == (2, 2 * SIZE)
+        assert segment.time_index.lookup(NOW_MS + 2) == (NOW_MS + 2, 2)
+        assert segment.collect_aborted(0, 9).transactions == [AbortedTransaction(1, 0, 5, 6)]
+
+    # Two names, because the one before the last is looked at too.
+    for before, after in (("", ".cleaned"), (".cleaned", ".swap")):
+        segment.change_file_suffixes(before, after)
+    check()
+    for directory in ("t-0.first", "t-0.second"):
+        os.rename(segment.directory, tmp_path / directory)
+        segment.update_parent_directory(f"{tmp_path}/{directory}")
+    check()
+    segment.close()

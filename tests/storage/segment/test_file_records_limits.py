@@ -10,10 +10,11 @@ import pytest
 
 from sim.disk import SimDisk
 from storage.batch import HEADER_SIZE, Record, RecordBatch, build_batch, iterate_batches
+from storage.batch.legacy.builder import build_message
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import FileSystem, OpenMode
 from storage.errors import CorruptBatch, StorageError
-from storage.segment.file_records import LONG_BATCH_BYTES, FileRecords
+from storage.segment.file_records import BLOCK_BYTES, LONG_BATCH_BYTES, FileRecords
 from tests.storage.logs import NOW_MS, batch, new_disk, new_file_system
 
 PATH = "0.log"
@@ -54,6 +55,14 @@ def test_fr2_a_view_ends_at_its_given_end_and_never_asks_for_the_files_length() 
     assert [each.base_offset for each in records.batches(0, 3 * len(first))] == [0, 1, 2]
     with pytest.raises(CorruptBatch, match="unexpected end"):
         list(records.batches(0, 4 * len(first)))
+
+
+def test_fr2_the_walk_over_headers_ends_at_its_given_end_although_its_buffer_has_room_for_more() -> None:
+    given = batch(0, value_bytes=200_000) + batch(1, value_bytes=200_000)
+    assert len(given) > BLOCK_BYTES
+    records = new_records(given + batch(2) + batch(3))[2]
+    for end in (len(given), len(given) + 70):
+        assert [header[0] for *_, header in records.scan_headers(0, end)] == [0, 1], end
 
 
 def test_fr6_a_close_syncs_before_it_trims() -> None:
@@ -177,6 +186,19 @@ def test_fr15_a_slice_of_a_file_that_shrank_names_what_is_missing() -> None:
     file_system.open(PATH, OpenMode.WRITE).truncate(0)
     with pytest.raises(StorageError, match=f"0 bytes at byte 0, expected {len(data)}"):
         records.read_slice(0, len(data))
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_fr8_a_long_batch_of_any_format_is_walked_over_and_the_next_one_follows(magic: int) -> None:
+    """A message of an old format has another checksum, over another part."""
+    value = bytes(LONG_BATCH_BYTES)
+    if magic == 2:
+        content = build_batch([Record(0, NOW_MS, None, value)])
+    else:
+        content = build_message(0, magic=magic, timestamp=NOW_MS, key=None, value=value)
+    _, _, records = new_records(content + batch(1))
+    found = [(header[0], position) for _, _, position, header in records.scan_headers()]
+    assert found == [(0, 0), (1, len(content))]
 
 
 def test_fr8_a_long_batch_that_is_damaged_is_refused_before_it_is_held_whole() -> None:

@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import storage.segment.file_records
-from storage.batch import RecordBatch, build_batch
+from storage.batch import HEADER_SIZE, RecordBatch, build_batch
 from storage.batch.legacy.builder import build_message
 from storage.batch.record import Record
+from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import OpenMode
 from storage.errors import CorruptBatch, ReadTakesLong
 from storage.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
 from tests.storage.index.indexes import simulated
+from tests.storage.logs import NOW_MS
 from tests.storage.segment.log_files import PATH, THREE, batch_of, bytes_of, holding, with_three
 
 
@@ -311,3 +313,14 @@ def test_fr8_a_short_message_at_the_end_is_walked_over_at_its_position(magic: in
         assert [position for _, _, position, _ in records.scan_headers(start)] == positions
         ended = records.scan_headers(start, records.size_bytes)
         assert [position for _, _, position, _ in ended] == positions
+
+
+def test_fr9_a_header_that_its_size_field_cuts_off_is_shown_whole_and_the_size_stays_as_stated() -> None:
+    """A checksum that fits the 61 bytes makes no sound batch of it."""
+    data = bytearray(build_batch([Record(7, NOW_MS, None, b"v")], base_offset=7)[:HEADER_SIZE])
+    struct.pack_into(">i", data, 8, 20)
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    records = holding(bytes(data) + bytes(40))
+    found = next(records.batches())
+    assert (found.max_timestamp, found.record_count, found.size_bytes) == (NOW_MS, 1, 32)
+    assert not found.is_valid()

@@ -115,3 +115,14 @@ def test_rd5_segments_that_left_are_not_asked() -> None:
         run(followed, step, place)
     first, last = followed.segments
     assert list(followed.segments.with_transactions_from(first)) == [first, last]
+
+
+def test_rd5_a_read_whose_segment_was_cut_off_meanwhile_asks_none_before_it() -> None:
+    followed = Followed()
+    followed.roll()
+    for segment in followed.segments:
+        followed.abort(segment)
+    first, cut = followed.segments
+    followed.remove(cut)
+    assert list(followed.segments.with_transactions_from(cut)) == []
+    assert list(followed.segments.with_transactions_from(first)) == [first]

@@ -263,6 +263,14 @@ def test_lv21_control_records_are_never_compressed() -> None:
     assert batch.compression is Compression.NONE and batch.is_control and batch.base_offset == BASE
 
 
+def test_lv26_control_records_that_came_compressed_are_built_again_in_the_topics_codec() -> None:
+    """The exception is for uncompressed ones only. No coordinator compresses them."""
+    rules = ValidationRules(target_codec=Compression.LZ4)
+    result = validated(produced(Compression.GZIP, is_control=True), rules, AppendOrigin.COORDINATOR)
+    batch = only_batch(result)
+    assert is_built_again(result) and batch.is_control and batch.compression is Compression.LZ4
+
+
 def test_lv23_gaps_within_a_compressed_batch_are_closed() -> None:
     content = produced(Compression.GZIP, offsets=(0, 1, 5))
     result = validated(content, origin=AppendOrigin.COORDINATOR)

@@ -10,6 +10,7 @@ import pytest
 from storage.batch import Compression, RecordBatch, TimestampType, iterate_batches
 from storage.batch.legacy.builder import build_message_set
 from storage.batch.record import Record
+from storage.batch.record_stream import PIECE_BYTES
 from storage.codec.crc32c import crc32c
 from storage.errors import InvalidRecord, RecordTooLarge, StorageError, ValidationTakesLong
 from storage.validation.rules import ValidationRules
@@ -113,6 +114,32 @@ def test_lv11_a_batch_that_states_log_append_time_has_that_time_in_each_record_u
         assert in_slices(bytes(records), rules) == at_once(bytes(records), rules), after_max_ms
 
 
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_lv8_each_message_of_an_old_set_needs_a_key_in_slices_too(wrong: int) -> None:
+    """An uncompressed message is a batch of its own, whose errors end the checks."""
+    records = [Record(offset, NOW_MS, None if offset == wrong else b"k", b"v") for offset in range(3)]
+    messages = build_message_set(records, magic=1)
+    for is_compacted in (True, False):
+        rules = ValidationRules(is_compacted=is_compacted)
+        result = in_slices(messages, rules)
+        assert result == at_once(messages, rules)
+        assert (isinstance(result, tuple) and result[0] is InvalidRecord) == is_compacted
+
+
+@pytest.mark.parametrize("sizes", SETS.values(), ids=SETS)
+@pytest.mark.parametrize("before_max_ms", [5, (1 << 63) - 1])
+@pytest.mark.parametrize("target", [None, *TARGETS])
+def test_lv9_a_time_beyond_64_bits_wraps_as_in_java_in_slices_too(
+    sizes: Sizes, before_max_ms: int, target: Compression | None
+) -> None:
+    records = bytearray(framed(payload_of(sizes), len(sizes), Compression.GZIP))
+    # The first record has the last time there is, and each later one a greater delta.
+    struct.pack_into(">q", records, 27, (1 << 63) - 1)
+    struct.pack_into(">I", records, 17, crc32c(records[21:]))
+    rules = ValidationRules(target_codec=target, before_max_ms=before_max_ms)
+    assert in_slices(bytes(records), rules) == at_once(bytes(records), rules)
+
+
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
 @pytest.mark.parametrize("change", ["one record fewer", "one record more", "a byte more", "a piece more"])
 def test_lv22_records_that_do_not_fill_a_large_batch_are_refused(codec: Compression, change: str) -> None:
@@ -123,6 +150,21 @@ def test_lv22_records_that_do_not_fill_a_large_batch_are_refused(codec: Compress
     for target in TARGETS:
         rules = ValidationRules(target_codec=target)
         assert in_slices(records, rules) == at_once(records, rules) == (InvalidRecord, ())
+
+
+def test_lv22_bytes_of_a_piece_that_begins_after_the_last_record_are_refused() -> None:
+    """Small records fill the first piece exactly, so that nothing read is left when the last one is taken."""
+    beside = len(payload_of([(1000, 3, 0)])) - 1000
+    sizes: Sizes = [(1000, 3, 0)] * 62
+    rest = PIECE_BYTES - len(payload_of(sizes))
+    payload = payload_of([*sizes, (rest - beside, 3, 0)])
+    payload = payload_of([*sizes, (rest - beside + PIECE_BYTES - len(payload), 3, 0)])
+    assert len(payload) == PIECE_BYTES
+    for target in TARGETS:
+        rules = ValidationRules(target_codec=target)
+        whole, longer = (framed(payload + more, 63, Compression.NONE) for more in (b"", b"\x00"))
+        assert in_slices(whole, rules) == at_once(whole, rules) != (InvalidRecord, ())
+        assert in_slices(longer, rules) == at_once(longer, rules) == (InvalidRecord, ())
 
 
 @pytest.mark.parametrize("left_out", [1, 2, 5, 199_990, 200_030])
