@@ -78,3 +78,29 @@ def test_an_entry_may_lead_to_a_last_batch_of_the_least_size(tmp_path: Path, mag
     index.write_bytes(offsets((1, len(before + last))))
     told = dumped(index)
     assert told.status is DumpStatus.DAMAGED and "where no whole batch is; 0 entries follow" in told.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("entries", "shown"),
+    [
+        ([(100, 1), (101, 0)], [(100, 11)]),
+        ([(100, 0), (101, 1)], [(100, 10), (101, 11)]),
+        ([(100, 1), (0, 2)], [(100, 11), (0, 12)]),
+        ([(100, 1), (0, 0), (102, 2)], [(100, 11)]),
+    ],
+)
+def test_the_unused_tail_of_an_index_begins_where_a_later_entry_has_the_base_offset(
+    tmp_path: Path, entries: list[tuple[int, int]], shown: list[tuple[int, int]]
+) -> None:
+    log = tmp_path / f"{10:020d}.log"
+    batches = [
+        build_batch([Record(10 + each, 100 + each, b"k", b"v")], base_offset=10 + each) for each in range(3)
+    ]
+    log.write_bytes(b"".join(batches))
+    index = log.with_suffix(".index")
+    index.write_bytes(offsets(*((relative, relative * len(batches[0])) for _, relative in entries)))
+    log.with_suffix(".timeindex").write_bytes(times(*entries))
+    lines = dumped(log.with_suffix(".timeindex")).lines[1:]
+    assert lines == [f"timestamp: {timestamp} offset: {offset}" for timestamp, offset in shown]
+    lines = dumped(index).lines[1:]
+    assert lines == [f"offset: {offset} position: {(offset - 10) * len(batches[0])}" for _, offset in shown]
