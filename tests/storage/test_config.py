@@ -159,6 +159,8 @@ def test_a_compacted_topic_rolls_within_its_compaction_lag() -> None:
     config = LogConfig(cleanup_policy="compact", max_compaction_lag_ms=100, segment_ms=1000)
     assert config.max_segment_ms == 100 and config.is_compacted
     assert LogConfig(max_compaction_lag_ms=100, segment_ms=1000).max_segment_ms == 1000
+    compacted = LogConfig(cleanup_policy="compact", max_compaction_lag_ms=1000, segment_ms=100)
+    assert compacted.max_segment_ms == 100
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "..."])

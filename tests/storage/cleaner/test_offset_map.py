@@ -134,6 +134,17 @@ def test_cl7_a_slot_is_free_when_all_of_its_24_bytes_are_zero(monkeypatch: pytes
     assert at_zero.put(zeros, 1) == -1
 
 
+def test_cl7_a_known_key_counts_once_though_another_key_has_its_first_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("storage.cleaner.offset_map._md5", Chosen)
+    # Both begin at slot 3 of 10; the second one goes on at slot 4.
+    first, second = ((3).to_bytes(4, "big") + bytes([fill] * 12) for fill in (1, 2))
+    offsets = OffsetMap(10 * SLOT_BYTES)
+    assert [offsets.put(key, number) for number, key in enumerate((first, second))] == [-1, -1]
+    assert (offsets.put(second, 7), len(offsets), offsets.get(second)) == (1, 2, 7)
+
+
 def test_cl7_the_lowest_int_is_put_at_slot_0(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("storage.cleaner.offset_map._md5", Chosen)
     lowest = bytes.fromhex("80000000") + bytes([7] * 12)

@@ -174,6 +174,7 @@ def test_clean_shutdown_file_is_written_read_and_deleted() -> None:
         (b"not json", None),
         (b"[1]", None),
         (b'{"version":0}', None),
+        (b'{"brokerEpoch":10}', None),
         (b'{"version":0,"brokerEpoch":"x"}', None),
         (b"\xff", None),
     ],

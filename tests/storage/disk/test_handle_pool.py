@@ -246,3 +246,16 @@ def test_the_next_sync_raises_what_the_sync_before_a_rest_met_on_the_real_disk(t
         assert not file.give_up()
     file.close()
     os.close(read_end)
+
+
+def test_a_file_whose_sync_failed_keeps_its_descriptor_on_the_real_disk() -> None:
+    """Another descriptor would not be told that the bytes were lost."""
+    read_end, write_end = os.pipe()
+    file_system = OsFileSystem()
+    file = OsFile(file_system, "pipe", write_end, is_writable=True, can_rest=True)
+    with pytest.raises(OSError, match="pipe"):
+        file.sync()
+    file.rest()
+    assert file.is_unsynced and file in file_system.handles
+    file.close()
+    os.close(read_end)

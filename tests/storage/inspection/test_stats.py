@@ -118,6 +118,19 @@ def test_bytes_that_are_no_whole_batch_are_named_where_they_begin(left: int) -> 
     assert (stats.error, stats.batches) == (expected if left else None, 1)
 
 
+def test_the_first_damage_of_a_log_is_named_and_the_segments_after_it_are_counted() -> None:
+    file_system = new_file_system()
+    first, second = (join(DIRECTORY, f"{base_offset:020d}.log") for base_offset in (0, 50))
+    for path, base_offset in ((first, 0), (second, 50)):
+        file = file_system.open(path, OpenMode.CREATE)
+        # A size field of 0.
+        file.append(batch(base_offset) + bytes(30))
+        file.close()
+    stats = partition_stats(file_system, DIRECTORY)
+    assert stats.error is not None and first in stats.error and second not in stats.error
+    assert (stats.segments, stats.batches, stats.log_end_offset) == (2, 2, 51)
+
+
 def test_the_total_is_the_sum_of_the_partitions() -> None:
     one = PartitionStats(
         directory="a-0", segments=1, batches=2, records=3, control_records=1, log_bytes=4, index_bytes=5,

@@ -70,6 +70,7 @@ Damage = Callable[[SimFileSystem], None]
         (lambda fs: poke(fs, INDEX, 8, b"\x00\x00\x00\x05"), INDEX, 8, "IX14"),
         (lambda fs: poke(fs, TIME, 0, b"\x00" * 7 + b"\x05"), TIME, 0, "IX21"),
         (lambda fs: poke(fs, TIME, 8, b"\x00\x00\x01\x00"), TIME, 0, "IX21"),
+        (lambda fs: poke(fs, TIME, 0, b"\x7f"), TIME, 0, "IX21"),
         (lambda fs: fs.unlink(join(DIRECTORY, INDEX)), INDEX, None, "LL10"),
         (lambda fs: poke(fs, f"{7:020d}.timeindex", 0, b"x"), f"{7:020d}.timeindex", None, "LL10"),
         (lambda fs: poke(fs, "leader-epoch-checkpoint", 0, b"7"), "leader-epoch-checkpoint", None, "EP1"),

@@ -95,6 +95,18 @@ def test_batches_of_an_older_producer_epoch_are_not_recalled() -> None:
     assert [each.last_offset for each in entry.batch_metadata] == [3, 4]
 
 
+def test_ps5_a_batch_of_an_older_epoch_is_not_recalled_though_the_sequence_follows() -> None:
+    """Compaction has removed the batches of the new epoch in between."""
+    file_system = new_file_system()
+    log = open_log(file_system)
+    for offset, (epoch, sequence) in enumerate([(0, 2), (1, 3)]):
+        records = batch(offset, producer_id=7, producer_epoch=epoch, sequence=sequence)
+        log.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    entry = open_log(file_system, clean=True).producers.last_entry(7)
+    assert entry is not None and [each.last_sequence for each in entry.batch_metadata] == [3]
+
+
 def test_ps5_a_new_epoch_after_a_restart_begins_its_sequences_where_the_recalled_ones_of_the_old_did() -> (
     None
 ):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from storage.batch import Record, RecordBatch, build_batch
+from storage.batch.format import MAX_TIMESTAMP_AT
 from storage.disk.filesystem import read_file
 from storage.errors import InvalidProducerEpoch, OutOfOrderSequence
 from storage.log import AppendOrigin
@@ -183,6 +186,14 @@ def test_ps9_every_field_of_the_copy_is_merged() -> None:
     assert entry.transaction_first_offset is None and entry.is_empty
 
 
+def test_ps2_the_time_of_a_marker_is_its_records_and_not_its_headers() -> None:
+    manager = in_transaction()
+    content = bytearray(marker(3, commit=True, coordinator_epoch=4, timestamp=NOW + 9).buffer)
+    struct.pack_into(">q", content, MAX_TIMESTAMP_AT, NOW + 50)
+    append(manager, RecordBatch(bytes(content), 0, len(content)), origin=COORDINATOR)
+    assert manager.producers[PID].last_timestamp == NOW + 9
+
+
 def test_ps9_transactions_of_several_producers_are_known_by_their_first_offsets() -> None:
     manager = new_manager()
     append(manager, data(7, 0, pid=2, transactional=True))
@@ -225,6 +236,17 @@ def test_ps15_a_snapshot_is_on_the_disk_when_it_is_taken() -> None:
     # The caller must sync the directory for the name.
     file_system.sync_directory("/log")
     assert path is not None and disk.durable_bytes(path) == read_file(file_system, path) != b""
+
+
+def test_ps15_a_snapshot_keeps_the_time_of_a_marker_and_not_that_of_the_last_data() -> None:
+    _, file_system = new_disk()
+    manager = ProducerStateManager(file_system, "/log")
+    append(manager, data(0, 0, transactional=True))
+    append(manager, marker(1, commit=True, timestamp=NOW + 9), origin=COORDINATOR)
+    manager.take_snapshot()
+    again = ProducerStateManager(file_system, "/log")
+    again.truncate_and_reload(0, 3, NOW)
+    assert again.producers[PID].last_timestamp == NOW + 9
 
 
 def test_ps16_a_state_at_the_end_still_forgets_transactions_below_the_log_start() -> None:

@@ -1,0 +1,102 @@
+"""What `log verify` says of each entry of an offset or a time index that contradicts its `.log`."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.disk.filesystem import OpenMode, join
+from storage.index import offset_index, time_index
+from storage.inspection.verify.partition import verify_partition
+from tests.storage.logs import DIRECTORY, NOW_MS, SIZE, batch, new_file_system
+
+RULES = {"IX13", "IX14", "IX17", "IX20", "IX21", "IX24", "LS14", "LL10"}
+BASE = 100
+
+
+def found(name: str, content: bytes | None, *, is_last: bool = True) -> list[tuple[int | None, str]]:
+    """Verify a segment of four records, each ten milliseconds later, with this index. Return what concerns it."""
+    file_system = new_file_system()
+    records = b"".join(batch(BASE + each, timestamp=NOW_MS + 10 * each) for each in range(4))
+    files = {f"{BASE:020d}.log": records, f"{BASE:020d}.index": offsets((1, SIZE))}
+    if not is_last:
+        files[f"{BASE + 4:020d}.log"] = b""
+    name = f"{BASE:020d}.{name}"
+    for each, data in {**files, name: content}.items():
+        if data is not None:
+            file = file_system.open(join(DIRECTORY, each), OpenMode.CREATE)
+            file.append(data)
+            file.close()
+    problems = verify_partition(file_system, DIRECTORY).problems
+    assert all(each.path == join(DIRECTORY, name) for each in problems if each.rule in RULES)
+    return [(each.position, each.rule) for each in problems if each.rule in RULES]
+
+
+def offsets(*entries: tuple[int, int]) -> bytes:
+    """Return an offset index of these relative offsets and positions."""
+    return b"".join(offset_index.ENTRY.pack(*entry) for entry in entries)
+
+
+def times(*entries: tuple[int, int]) -> bytes:
+    """Return a time index of these times after that of the first record, and relative offsets."""
+    return b"".join(time_index.ENTRY.pack(NOW_MS + later_ms, relative) for later_ms, relative in entries)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (offsets((1, SIZE), (3, 3 * SIZE)), []),
+        (offsets((0, 0), (1, SIZE)), []),
+        (offsets((1, SIZE + 1)), [(0, "IX14")]),
+        (offsets((1, 4 * SIZE)), [(0, "IX14")]),
+        # Its last byte is 0, as the unused tail is.
+        (offsets((1, SIZE), (3, 256)), [(8, "IX14")]),
+        (offsets((0, SIZE)), [(0, "IX14")]),
+        (offsets((1, SIZE), (1, SIZE)), [(8, "IX13")]),
+        (offsets((3, 3 * SIZE), (2, 2 * SIZE)), [(8, "IX13")]),
+        (offsets((-1, 0)), [(0, "IX13"), (0, "IX14")]),
+        (offsets((1, SIZE)) + bytes(3), [(8, "IX17")]),
+        (offsets((1, SIZE)) + bytes(16), []),
+    ],
+)
+def test_ix14_an_offset_index_leads_to_the_batches(content: bytes, expected: list[tuple[int, str]]) -> None:
+    assert found("index", content) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (times((0, 0), (10, 1), (30, 3)), []),
+        (times((10, 1), (20, 2)), []),
+        # No batch up to the offset has the timestamp.
+        (times((10, 0)), [(0, "IX21")]),
+        (times((11, 1)), [(0, "IX21")]),
+        # A batch up to the offset has a later one.
+        (times((9, 1)), [(0, "IX21")]),
+        (times((0, 0), (20, 3)), [(12, "IX21")]),
+        (times((30, 4)), [(0, "IX21")]),
+        (times((30, 3)), []),
+        (times((0, 0), (0, 0)), [(12, "IX20")]),
+        (times((20, 2), (10, 1)), [(12, "IX20")]),
+        (times((0, -1)), [(0, "IX20"), (0, "IX21")]),
+        (times((0, 0)) + bytes(5), [(12, "IX24")]),
+        (times((0, 0)) + bytes(24), []),
+    ],
+)
+def test_ix21_a_time_index_has_the_greatest_timestamp_up_to_each_offset(
+    content: bytes, expected: list[tuple[int, str]]
+) -> None:
+    assert found("timeindex", content) == expected
+
+
+@pytest.mark.parametrize(("name", "entry"), [("index", offsets((1, SIZE))), ("timeindex", times((0, 0)))])
+def test_ls14_only_the_last_segment_may_have_an_index_with_an_unused_tail(name: str, entry: bytes) -> None:
+    tail = entry + bytes(len(entry))
+    assert found(name, tail) == []
+    assert found(name, tail, is_last=False) == [(len(entry), "LS14")]
+    assert found(name, entry, is_last=False) == []
+
+
+def test_ll10_only_the_last_segment_may_lack_its_offset_index() -> None:
+    assert found("index", None) == []
+    assert found("index", None, is_last=False) == [(None, "LL10")]
+    assert found("timeindex", None, is_last=False) == []
