@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import final
 
@@ -26,12 +26,12 @@ from cluster.core.messages import (
     FetchResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    ListOffsetsResponse,
     MetadataRequest,
     MetadataResponse,
     ResponseBody,
     TopicPartition,
 )
-from cluster.core.replica.replica import Replica
 from sim.checkers.adopted_marks import AdoptedMarks
 from sim.checkers.bootstraps import BootstrapsInTurn
 from sim.checkers.call_places import CallPlaces
@@ -174,17 +174,20 @@ class Watch:
     def on_step(self, shell: Shell, events: Sequence[Event], effects: Sequence[object]) -> None:
         """Show those who judge steps as a whole what a core took and what came of it."""
         core = shell.core
+        # Only requests are handled several in one step.
+        is_answer = type(events[0]) is Response
         if isinstance(core, Broker) and isinstance(shell, Node):
             # What cannot be read on a damaged disk holds up the high watermark, and fetches too.
             if not shell.is_damaged:
                 self._leaders.on_step(shell, core, events, effects)
             # A broker that stops in order takes no answer any more while it closes its logs.
             if not shell.is_stopping:
-                life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
-                self._adopted.on_step(life, events, effects, core.replicas(), now_ms)
+                if is_answer:
+                    life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
+                    self._adopted.on_step(life, events, effects, core.replicas(), now_ms)
                 if not shell.is_damaged:
                     self._waits.on_step(shell.name, core, events, effects)
-            if self._proposals.are_watched and type(events[0]) is Response:
+            if is_answer and self._proposals.are_watched:
                 self._proposals.on_step((shell.node_id, shell.life_number), events, core.replicas())
             if shell.is_stopping:
                 self._stops.on_broker_step(shell.node_id, shell.starts, events, effects)
@@ -197,7 +200,7 @@ class Watch:
             self._sessions.on_step(shell.clock.now_ms(), events, effects, core.pending_image)
             self._topics.on_step(events, effects, core.pending_image, core.config)
             self._witness.controller.on_step(events, effects, core.pending_image)
-        elif isinstance(core, CLIENT_CORES) and type(events[0]) is Response:
+        elif is_answer and isinstance(core, CLIENT_CORES):
             retry_ms = shell.clock.now_ms() + core.config.retry_backoff_ms
             self._sends.on_step((shell.name, shell.life_number), events, retry_ms)
             self._renumbering.on_step((shell.name, shell.life_number), events)
@@ -209,14 +212,16 @@ class Watch:
             return
         self._calls.on_reply(shell, exchange, body)
         self._witness.on_reply(shell, exchange, body)
-        if isinstance(body, InitProducerIdResponse):
-            self._producer_ids.on_answer(shell.name, body)
         if isinstance(body, FetchResponse):
             self._note_wait(shell, exchange)
             if isinstance(exchange.body, FetchRequest):
                 self._lives.on_answer(
                     shell.node_id, shell.life_number, exchange.body, body, exchange.asked_us
                 )
+            # Nothing else looks at what brokers fetch and clients read.
+            return
+        if isinstance(body, InitProducerIdResponse):
+            self._producer_ids.on_answer(shell.name, body)
         if isinstance(shell, Node):
             self._metadata.on_reply(shell, exchange.body, body)
         if isinstance(exchange.body, FORWARDED) and shell.node_id != CONTROLLER_ID:
@@ -251,31 +256,34 @@ class Watch:
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         """Receives a call as it leaves a core."""
         self._calls.on_sent(shell, effect, target)
-        self._positions.on_sent(shell.name, effect.call, effect.body)
-        if isinstance(shell.core, CLIENT_CORES):
-            client, known_epoch = (shell.name, shell.life_number), partial(_known_epoch, shell.core)
+        core = shell.core
+        if isinstance(core, CLIENT_CORES):
+            client, known_epoch = (shell.name, shell.life_number), partial(_known_epoch, core)
+            self._positions.on_sent(shell.name, effect.call, effect.body)
             self._sends.on_sent(client, effect.call, effect.body, shell.clock.now_ms(), known_epoch)
             self._renumbering.on_sent(client, effect.call, effect.body, target)
             if isinstance(effect.body, ASKED_OF_ANY) and effect.to != BOOTSTRAP:
-                self._bootstraps.on_asked(client, target, shell.core.metadata.cache.brokers)
-        if isinstance(effect.body, FetchRequest) and effect.body.replica_id >= 0:
-            self._witness.flushes.on_sent(shell, effect.body)
-            life, replicas = (shell.node_id, shell.life_number), _replicas(shell.core)
-            self._adopted.on_sent(life, effect.call, effect.body.partitions, replicas)
-        if isinstance(effect.body, AlterPartitionRequest):
-            life = (shell.node_id, shell.life_number)
-            waits_for = _maximal_isr(shell.core, effect.body.topic_partition)
-            self._proposals.on_sent(life, effect.call, effect.body, waits_for)
-        if isinstance(effect.body, AllocateProducerIdsRequest):
-            self._unanswered.on_asking(shell.name, effect.call)
-        if isinstance(effect.body, FORWARDED) and isinstance(shell.core, Broker):
-            self._forwarding.on_sent((shell.node_id, shell.life_number), effect.call, effect.body)
+                self._bootstraps.on_asked(client, target, core.metadata.cache.brokers)
+        elif isinstance(core, Broker):
+            self._on_sent_by_broker((shell.node_id, shell.life_number), shell, core, effect)
         if effect.to == BOOTSTRAP:
             client = (shell.name, shell.life_number)
             self._bootstraps.on_sent(client, effect, target, shell.address_count)
-        if isinstance(effect.body, BrokerHeartbeatRequest) and isinstance(shell.core, Broker):
-            life, core = (shell.node_id, shell.life_number), shell.core
-            self._offline.on_sent(life, effect.body, core.image, core.applied_offset, core.replicas())
+
+    def _on_sent_by_broker(self, life: tuple[int, int], shell: Shell, core: Broker, effect: Send) -> None:
+        match effect.body:
+            case FetchRequest() as body:
+                self._witness.flushes.on_sent(shell, body)
+                self._adopted.on_sent(life, effect.call, body.partitions, core.replicas())
+            case AlterPartitionRequest() as body:
+                waits_for = _maximal_isr(core, body.topic_partition)
+                self._proposals.on_sent(life, effect.call, body, waits_for)
+            case AllocateProducerIdsRequest():
+                self._unanswered.on_asking(shell.name, effect.call)
+            case BrokerHeartbeatRequest() as body:
+                self._offline.on_sent(life, body, core.image, core.applied_offset, core.replicas())
+            case body if isinstance(body, FORWARDED):
+                self._forwarding.on_sent(life, effect.call, body)
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         self._calls.on_accepted(shell, exchange)
@@ -285,7 +293,8 @@ class Watch:
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         """Receives the outcome of a call as its connection has it."""
         self._calls.on_answered(shell, call, body)
-        self._positions.on_answered(shell.name, call, body)
+        if isinstance(body, ListOffsetsResponse):
+            self._positions.on_answered(shell.name, call, body)
         self._bootstraps.on_answered((shell.name, shell.life_number), call, body)
         if self._proposals.are_open:
             self._proposals.on_answered((shell.node_id, shell.life_number), call, body)
@@ -365,14 +374,9 @@ def _known_epoch(core: ProducerCore | ConsumerCore, topic_partition: TopicPartit
     return -1 if leader is None else leader.leader_epoch
 
 
-def _replicas(core: object) -> Mapping[TopicPartition, Replica]:
-    """Returns the replicas of a broker; none of any other node."""
-    return core.replicas() if isinstance(core, Broker) else {}
-
-
-def _maximal_isr(core: object, topic_partition: TopicPartition) -> tuple[int, ...]:
+def _maximal_isr(core: Broker, topic_partition: TopicPartition) -> tuple[int, ...]:
     """Returns whom the high watermark waits for at the end of the step; nobody where the broker leads no more."""
-    replica = _replicas(core).get(topic_partition)
+    replica = core.replicas().get(topic_partition)
     return () if replica is None else replica.maximal_isr
 
 

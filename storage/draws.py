@@ -51,6 +51,24 @@ class Draws:
         assert low <= high, (low, high)
         return low + self.bits(kind, *identity) % (high - low + 1)
 
+    def counted(self, kind: str, *identity: int | str) -> CountedDraws:
+        """Returns the draws of these names and of a count behind them: the names are hashed once."""
+        return CountedDraws(self.bits(kind, *identity))
+
     def child(self, kind: str, *identity: int | str) -> Draws:
         """Returns an independent source, for instance one for each component."""
         return Draws(self.bits(kind, *identity))
+
+
+@final
+class CountedDraws:
+    """The draws of one name by a count: `draws.counted(kind, place).bits(7)` is `draws.bits(kind, place, 7)`."""
+
+    __slots__ = ("_named",)
+
+    def __init__(self, named: int) -> None:
+        self._named = named
+
+    def bits(self, count: int) -> int:
+        """Draw 64 bits, as a number from 0 on."""
+        return _mix(self._named ^ (count & _MASK))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import final
 
 from sim.buggify.points import POINTS
-from storage.draws import Draws
+from storage.draws import CountedDraws, Draws
 
 # Receives the name of a point and the node at which it has fired.
 OnFire = Callable[[str, str], None]
@@ -20,7 +20,7 @@ class Buggify:
     of the points, the others fire as before.
     """
 
-    __slots__ = ("_asked", "_draws", "_on_fire", "_percents", "fired")
+    __slots__ = ("_asked", "_counted", "_draws", "_on_fire", "_percents", "fired")
 
     def __init__(
         self,
@@ -33,7 +33,9 @@ class Buggify:
         """`percent` is the share of its moments in which each point fires; None: that of the catalogue."""
         self._draws, self._on_fire = draws.child("buggify"), on_fire
         self._percents = {name: POINTS[name].percent if percent is None else percent for name in points}
+        # By point and node: how often it was asked there, and its draws by that count.
         self._asked: dict[tuple[str, str], int] = {}
+        self._counted: dict[tuple[str, str], CountedDraws] = {}
         # How often each point that is on has fired.
         self.fired = dict.fromkeys(self._percents, 0)
 
@@ -48,8 +50,10 @@ class Buggify:
             assert point in POINTS, point
             return False
         key = (point, place)
-        count = self._asked[key] = self._asked.get(key, 0) + 1
-        if self._draws.below(100, point, place, count) >= percent:
+        if key not in self._asked:
+            self._asked[key], self._counted[key] = 0, self._draws.counted(point, place)
+        self._asked[key] += 1
+        if self._counted[key].bits(self._asked[key]) % 100 >= percent:
             return False
         self.fired[point] += 1
         self._on_fire(point, place)

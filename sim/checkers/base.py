@@ -70,11 +70,10 @@ class Jury:
             partition, sighting
         ):
             return
-        if kind in self._judges:
-            for name, judge in self._judges[kind]:
-                what = judge(partition, sighting)
-                if what is not None:
-                    self.report(name, what)
+        for name, judge in self._judges.get(kind, ()):
+            what = judge(partition, sighting)
+            if what is not None:
+                self.report(name, what)
         self.ghost.apply(partition, sighting)
 
     def report(self, checker: str, what: str) -> None:

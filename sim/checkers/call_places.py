@@ -37,7 +37,7 @@ class CallPlaces:
             self._report(node, f"holds {own.calls} places for {in_core} calls: all other answers are written")
         elif held_up and _has_room(own) and _has_room(all_of_node):
             self._report(node, f"lets calls wait, and has {own.calls} of {own.most_calls} places taken")
-        elif _waits_in_vain(all_of_node):
+        elif all_of_node.waiting and _waits_in_vain(all_of_node):
             what = f"and has {all_of_node.calls} of {all_of_node.most_calls} places of that kind taken"
             self._report(node, f"lets the calls of another connection wait, {what}")
         elif own.calls == 0 != own.held_bytes:

@@ -85,15 +85,18 @@ class PageCache:
         # Writes name their position and their size.
         size_bytes = detail[1] if verb in WRITES else 0
         assert isinstance(size_bytes, int), (verb, detail)
+        points = self.points
         if verb in _SYNCS:
             self.meter.sync()
+            longer_us = 0 if points is None else points.sync_us()
         else:
             self.meter.call(size_bytes)
-        if self.points is not None:
-            self.meter.wait(self.points.sync_us() if verb in _SYNCS else self.points.call_us())
+            longer_us = 0 if points is None else points.call_us()
+        if longer_us:
+            self.meter.wait(longer_us)
         if self.call_log is not None:
             self.call_log.append(" ".join((verb, path, *map(str, detail))))
-        return self.strike(verb, path, size_bytes)
+        return self.strike(verb, path, size_bytes) if self.faults.is_armed else None
 
     def strike(self, verb: str, path: str, size_bytes: int = 0) -> Interruption | None:
         """Returns the fault that strikes this call; None if the call may proceed."""

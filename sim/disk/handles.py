@@ -234,6 +234,8 @@ class SimFile:
             self._strike_read()
 
     def _strike_read(self) -> None:
+        if not self._cache.faults.is_armed:
+            return
         stop = self._cache.strike("read", self._path)
         if stop is not None:
             stop.end()

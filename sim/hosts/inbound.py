@@ -291,8 +291,10 @@ class Listener:
 
     def end_turn(self) -> None:
         """Notes that the requests of this turn are with the core, and reads on where that made room."""
-        self.rooms.end_turn()
-        self._unary_rooms.end_turn()
+        # Most turns are of no request.
+        for rooms in (self.rooms, self._unary_rooms):
+            if rooms.fresh:
+                rooms.end_turn()
         if self.dirty:
             self.flush(0)
 

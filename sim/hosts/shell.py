@@ -386,12 +386,11 @@ class Shell:
         core, now_us = self.core, self.world.now_us
         assert core is not None, f"{self.name} handles an event while it is down"
         assert now_us >= self._busy_until_us, (self.name, now_us, self._busy_until_us)
-        if self.trace.is_on:
-            for event, origin in turn:
-                self.trace.event(now_us, self.name, *_describe(event, origin, self.network))
-        for _, origin in turn:
+        for event, origin in turn:
             if type(origin) is Exchange:
                 origin.asked_us = now_us
+            if self.trace.is_on:
+                self.trace.event(now_us, self.name, *_describe(event, origin, self.network))
         life_number, events = self.life_number, [event for event, _ in turn]
         try:
             if len(turn) == 1:
@@ -446,7 +445,8 @@ class Shell:
                 if self.life_number != life_number:
                     # The life has ended, by `Stop` or by a fault that waited for this effect.
                     return
-        self._flush()
+        if self._dialer.dirty or self._listener.dirty or self._listener.answered:
+            self._flush()
 
     def _flush(self) -> None:
         """Write what waits, to leave when the step has ended."""

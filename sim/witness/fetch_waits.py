@@ -26,16 +26,16 @@ class FetchWaitWitness:
 
     def on_step(self, node: str, core: Broker, events: Sequence[Event], effects: Sequence[object]) -> None:
         """Receives what a broker's core took in one step, and the effects of that."""
-        if any(type(effect) is Stop for effect in effects):
-            return
+        moved: dict[tuple[str, str], None] = {}
+        for effect in effects:
+            if type(effect) is Observe:
+                if effect.kind in (_APPENDED, _COMMITTED):
+                    moved[effect.kind, str(dict(effect.fields)["topic_partition"])] = None
+            elif type(effect) is Stop:
+                return
         first = events[0]
         if len(events) == 1 and type(first) is Request and isinstance(first.body, FetchRequest):
             self._look_at_answer(node, core, first.call, first.body, effects)
-        moved = {
-            (effect.kind, str(dict(effect.fields)["topic_partition"])): None
-            for effect in effects
-            if type(effect) is Observe and effect.kind in (_APPENDED, _COMMITTED)
-        }
         if moved:
             for replica in core.replicas().values():
                 for kind in (_APPENDED, _COMMITTED):

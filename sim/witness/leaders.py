@@ -73,27 +73,28 @@ class LeaderWitness:
         """Receives what a broker's core took in one step, and the effects of that."""
         if _is_of_a_follower(events):
             return
+        # Only requests are handled several in one step.
+        is_of_requests = type(events[0]) is Request
+        fetches = _fetches_of_followers(events) if is_of_requests else []
         outcome = _outcome_of(effects)
         # What has broken a core, such as a record that cannot be read, leaves its step unfinished.
-        if outcome.has_stopped:
-            return
-        fetches = _fetches_of_followers(events)
-        if not outcome.has_observed and not fetches and type(events[0]) is Request:
+        if outcome.has_stopped or (is_of_requests and not fetches and not outcome.has_observed):
             return
         counted = _counted(fetches, outcome.answers) if fetches else {}
         is_long, is_mixed = len(events) > 1, len(events) > len(fetches) > 0
         replicas, now_ms = core.replicas(), shell.clock.now_ms()
-        asked, refused, image = _asked(events), _refused_joiners(events), core.image
+        asked = _asked(events) if is_of_requests else None
+        refused, image = [] if is_of_requests else _refused_joiners(events), core.image
         is_for_all = bool(outcome.appended) and _is_for_all(events)
-        for topic_partition in replicas if asked is None else asked:
-            replica = replicas.get(topic_partition)
-            if replica is None:
-                continue
-            key = (shell.node_id, shell.life_number, replica.name)
+        node_id, life_number = shell.node_id, shell.life_number
+        held = replicas.values() if asked is None else [replicas[each] for each in asked if each in replicas]
+        for replica in held:
+            key = (node_id, life_number, replica.name)
             if replica.leader is None or replica.log.online.reason is not None:
                 self._progress.on_follows(key)
                 continue
             is_new, has_appended = replica.name in outcome.begun, replica.name in outcome.appended
+            topic_partition = replica.topic_partition
             step = StepSeen(
                 now_ms, counted.get(topic_partition, ()), is_new, is_long, is_mixed, has_appended,
                 topic_partition in refused, is_for_all, outcome.proposed.get(topic_partition, _NO_LIVES),

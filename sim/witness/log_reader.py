@@ -62,6 +62,9 @@ class LogReader:
         self._file_number = -1
         # The names of the directory, and the version of the disk's names for which they were looked up.
         self._found_names, self._found_version = _UNKNOWN, -1
+        # The paths of the segments, and the names of the directory when they were listed.
+        self._listed_paths: tuple[str, ...] = ()
+        self._listed_names = _UNKNOWN
         # The present file, open as long as its path names it, and the directory's names when it was opened.
         self._file: SimFile | None = None
         self._opened_names = _UNKNOWN
@@ -157,11 +160,15 @@ class LogReader:
         node = self._eye.file_system.file_at(path)
         return -1 if node is None else node.number
 
-    def _paths(self) -> list[str]:
+    def _paths(self) -> tuple[str, ...]:
         """Returns the paths of the segments, in the order of their offsets."""
-        file_system = self._eye.file_system
-        names = file_system.list(self.directory) if file_system.exists(self.directory) else []
-        return [join(self.directory, name) for name in names if name.endswith(".log")]
+        present = self._names()
+        if self._listed_names != present:
+            file_system = self._eye.file_system
+            names = file_system.list(self.directory) if file_system.exists(self.directory) else []
+            paths = [join(self.directory, name) for name in names if name.endswith(".log")]
+            self._listed_paths, self._listed_names = tuple(paths), present
+        return self._listed_paths
 
     def base_offset(self) -> int:
         """Returns the base offset of the first segment, 0 if there is none: the records before it were deleted."""

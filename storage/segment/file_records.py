@@ -27,8 +27,6 @@ from storage.batch.format import (
     FIELD_CRC,
     FIELD_MAGIC,
     FIELD_SIZE,
-    SIZE_FIELD,
-    SIZE_FIELD_AT,
 )
 from storage.codec.buffer import Buffer
 from storage.codec.crc32c import crc32c, crc32c_from
@@ -67,9 +65,11 @@ LONG_BATCH_BYTES: Final = 1 << 22
 # readers use the places `FIELD_…` of `storage/batch/format.py`.
 HeaderFields = tuple[int, ...]
 
-# Where a batch is: a block of the file, the place in the block, the position in the file, the size in bytes.
-Frame = tuple[bytes, int, int, int]
-_BASE_OFFSET: Final = struct.Struct(">q")
+# Where a batch is: a block of the file, the place in the block, the position in the file, the size in bytes; and its
+# base offset.
+Frame = tuple[bytes, int, int, int, int]
+# The base offset and the size field, with which a batch begins.
+_FRAME: Final = struct.Struct(">qi")
 
 
 @quickly_made
@@ -179,7 +179,7 @@ class FileRecords:
         Ends silently at an incomplete last batch and at a tail of 17 bytes or less. Raises CorruptBatch on a
         size field below 14 and where the file is shorter than `end`. Checks neither magic nor checksum.
         """
-        for block, at, position, size_bytes in self._frames(start, end, with_bodies=True):
+        for block, at, position, size_bytes, _ in self._frames(start, end, with_bodies=True):
             batch = RecordBatch(block, at, size_bytes, position)
             if size_bytes < HEADER_SIZE and batch.magic >= CURRENT_MAGIC:
                 batch = self._with_full_header(batch)
@@ -286,7 +286,7 @@ class FileRecords:
         passed = 0
         # Headers are read whole only where they decide: a search passes many batches.
         for frame in self._frames(begun, None, with_bodies=False):
-            (base_offset,) = _BASE_OFFSET.unpack_from(frame[0], frame[1])
+            base_offset = frame[4]
             if base_offset >= target_offset:
                 if base_offset > target_offset and before is not None:
                     batch = self._header_in(before)
@@ -478,7 +478,7 @@ class FileRecords:
 
     def _header_in(self, frame: Frame) -> RecordBatch:
         """The view of one frame, of which only the header may be read."""
-        block, at, position, size_bytes = frame
+        block, at, position, size_bytes, _ = frame
         batch = RecordBatch(block, at, size_bytes, position)
         if size_bytes < HEADER_SIZE and batch.magic >= CURRENT_MAGIC:
             return self._with_full_header(batch)
@@ -506,19 +506,19 @@ class FileRecords:
         while position < limit - HEADER_SIZE_UP_TO_MAGIC:
             at = position - block_position
             present = len(block) - at
-            needed, size_bytes = HEADER_SIZE_UP_TO_MAGIC, 0
+            needed = HEADER_SIZE_UP_TO_MAGIC
             if present >= HEADER_SIZE_UP_TO_MAGIC:
-                (size_field,) = SIZE_FIELD.unpack_from(block, at + SIZE_FIELD_AT)
+                base_offset, size_field = _FRAME.unpack_from(block, at)
                 if size_field < MIN_SIZE_FIELD:
                     raise self._bad_size(position, size_field)
                 size_bytes = LOG_OVERHEAD + size_field
                 if size_bytes > limit - position:
                     return
-                needed = size_bytes if with_bodies else min(size_bytes, HEADER_SIZE)
-            if present >= needed:
-                yield block, at, position, size_bytes
-                position += size_bytes
-                continue
+                needed = size_bytes if with_bodies or size_bytes < HEADER_SIZE else HEADER_SIZE
+                if present >= needed:
+                    yield block, at, position, size_bytes, base_offset
+                    position += size_bytes
+                    continue
             block = self._file.read_at(position, min(max(block_bytes, needed), limit - position))
             if len(block) < needed:
                 raise CorruptBatch(self._path, position, "unexpected end of the file")

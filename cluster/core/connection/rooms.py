@@ -209,7 +209,8 @@ class Rooms:
         self._node_calls, self._node_bytes = node_calls, node_bytes
         self._rooms: dict[tuple[str, str], Room] = {}
         self._nodes: dict[str, NodeLimit] = {}
-        self._fresh: list[tuple[Room, Slot]] = []
+        # The places that were taken in this turn.
+        self.fresh: list[tuple[Room, Slot]] = []
 
     def items(self) -> list[tuple[tuple[str, str], Room]]:
         """Returns each room with the client's address and the kind of call."""
@@ -227,7 +228,7 @@ class Rooms:
         room = self._rooms.get((peer, kind))
         if room is None:
             most_calls = MOST_CALLS if self._most_calls is None else self._most_calls
-            room = self._rooms[peer, kind] = Room(self.node(kind), self._fresh, most_calls)
+            room = self._rooms[peer, kind] = Room(self.node(kind), self.fresh, most_calls)
         room.users += 1
         return room
 
@@ -242,10 +243,10 @@ class Rooms:
 
     def end_turn(self) -> None:
         """Frees what calls of this turn could have needed at once: those without an answer wait in the core now."""
-        if not self._fresh:
+        if not self.fresh:
             return
-        fresh = self._fresh[:]
-        self._fresh.clear()
+        fresh = self.fresh[:]
+        self.fresh.clear()
         for room, slot in fresh:
             if not slot.is_settled:
                 room.waits(slot)

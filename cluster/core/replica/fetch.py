@@ -66,10 +66,6 @@ _parked_fetch, _reading = maker(ParkedFetch), maker(_Reading)
 _response, _partition_response = maker(FetchResponse), maker(FetchPartitionResponse)
 
 
-def is_from_follower(request: FetchRequest) -> bool:
-    return request.replica_id >= 0
-
-
 @final
 class FetchHandler:
     """Answers the fetches of followers and consumers, at once or when there are enough records."""
@@ -89,7 +85,7 @@ class FetchHandler:
         Raises StorageError if the disk under the last log directory fails.
         """
         try:
-            reading = self._read_all(now_ms, request, counts=is_from_follower(request))
+            reading = self._read_all(now_ms, request, counts=request.replica_id >= 0)
         except ReadGoesOn:
             self._go_on(lambda at_ms: self.on_request(at_ms, call, request))
             return
@@ -145,7 +141,7 @@ class FetchHandler:
             replica = self._context.replicas.get(asked.topic_partition)
             if answer.records and replica is not None:
                 log = replica.log
-                end = log.local.log_end_offset if is_from_follower(request) else log.marks.high_watermark
+                end = log.local.log_end_offset if request.replica_id >= 0 else log.marks.high_watermark
                 if log.local.segments.floor(asked.fetch_offset) is not log.local.segments.floor(end):
                     return True
         return False
@@ -177,7 +173,7 @@ class FetchHandler:
             if asked.topic_partition == replica.topic_partition:
                 log = replica.log
                 log_end_offset = log.local.log_end_offset
-                end = log_end_offset if is_from_follower(request) else log.marks.high_watermark
+                end = log_end_offset if request.replica_id >= 0 else log.marks.high_watermark
                 is_waiting = max(end, log.marks.log_start_offset) <= asked.fetch_offset <= log_end_offset
                 return is_waiting and fencing.is_same_log(view, replica.view)
         return False
@@ -285,7 +281,7 @@ class FetchHandler:
 
     def _check(self, replica: Replica, request: FetchRequest, asked: FetchPartition) -> None:
         # Epochs of another topic say nothing; then the leader epoch is checked before everything else (LED-1).
-        topic_partition, is_follower = replica.topic_partition, is_from_follower(request)
+        topic_partition, is_follower = replica.topic_partition, request.replica_id >= 0
         fencing.check_topic_id(topic_partition, asked.topic_id, replica.topic_id, may_omit=not is_follower)
         fencing.check_leader_epoch(topic_partition, asked.current_leader_epoch, replica.leader_epoch)
         if is_follower:
@@ -353,7 +349,7 @@ class FetchHandler:
         max_bytes = max(0, min(room, asked.max_bytes))
         if max_bytes == 0 and not is_first:
             return self._report(replica, asked), None
-        is_follower = is_from_follower(request)
+        is_follower = request.replica_id >= 0
         end = log_end_offset if is_follower else log.marks.high_watermark
         # Most partitions of a fetch have nothing new.
         if offset == end and log.online.reason is None:

@@ -262,7 +262,7 @@ def test_c6_a_client_that_is_only_refused_leaves_nothing_behind() -> None:
         assert answers_in(stream.next_frame()) == [call]
         stream.on_written()
     # A turn of the core, which would end it, need not come.
-    assert len(setup.refused) == 50 and not setup.rooms._fresh
+    assert len(setup.refused) == 50 and not setup.rooms.fresh
 
 
 def test_a_client_that_sends_nothing_any_more_still_gets_its_answers() -> None:
