@@ -119,6 +119,17 @@ def test_ll4_a_log_that_went_offline_with_its_directory_is_made_in_no_other_but_
     assert logs.create("u", 0).directory == "two/u-0"
 
 
+def test_ll4_a_log_without_a_topic_id_that_went_offline_is_made_in_no_other_whatever_the_topic() -> None:
+    """It may be a log of that topic, from before topics had ids."""
+    logs = started(new_disk())
+    assert logs.create("t", 0).directory == "one/t-0"
+    logs.fail("one", OSError(5, "Input/output error"))
+    for topic_id in (None, "B" * 21 + "A"):
+        with pytest.raises(LogHalfMade, match="t-0 is in a log directory that is offline"):
+            logs.create("t", 0, topic_id=topic_id)
+    assert logs.get("t", 0) is None
+
+
 def test_ll4_a_log_that_was_made_once_is_no_half_made_one_when_its_successor_fails_before_it_is_begun() -> (
     None
 ):

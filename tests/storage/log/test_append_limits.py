@@ -11,6 +11,7 @@ from storage.batch import Record, TimestampType
 from storage.batch.legacy.builder import build_message_set
 from storage.codec.crc32c import crc32c
 from storage.config import LogConfig
+from storage.disk.checkpoints import LeaderEpochCheckpoint
 from storage.errors import (
     CorruptBatch,
     OffsetsOutOfOrder,
@@ -203,11 +204,15 @@ FAILING: list[tuple[type, str, Callable[[PartitionLog], object]]] = [
     (FileRecords, "truncate_to", lambda log: log.truncate_to(1, now_ms=NOW_MS)),
     (FileRecords, "close", lambda log: log.close()),
     (FileRecords, "append", lambda log: follow(log, batch(4))),
+    (LeaderEpochCheckpoint, "write", lambda log: log.appends.assign_epoch(7)),
+    (LeaderEpochCheckpoint, "write", lambda log: log.marks.maybe_increment_log_start_offset(1)),
 ]
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "act"), FAILING, ids=["read", "flush", "roll", "delete", "truncate", "close", "append"]
+    ("owner", "name", "act"),
+    FAILING,
+    ids=["read", "flush", "roll", "delete", "truncate", "close", "append", "assign epoch", "log start"],
 )
 def test_ap16_a_verb_that_meets_a_failing_disk_says_so_and_ends_the_log(
     owner: type, name: str, act: Callable[[PartitionLog], object], monkeypatch: pytest.MonkeyPatch
