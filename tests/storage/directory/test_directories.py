@@ -326,6 +326,23 @@ def test_ll5_the_broker_epoch_is_unknown_while_a_directory_is_offline() -> None:
     assert logs.previous_broker_epoch is None
 
 
+def test_ap16_a_directory_that_fails_in_a_checkpoint_keeps_the_next_one_not_from_it() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    for partition, directory in enumerate(THREE):
+        log = logs.create("t", partition, directory=directory)
+        append_each(log, 4)
+        log.flushes.flush()
+        log.marks.update_high_watermark(4)
+    disk.fail(1, path_suffix="one/recovery-point-offset-checkpoint.tmp")
+    logs.checkpoint()
+    assert [each.directory for each in logs.offline] == ["one"]
+    file_system = disk.file_system(Life())
+    for partition, directory in enumerate(THREE[1:], 1):
+        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+            assert read_file(file_system, join(directory, name)) == b"0\n1\nt %d 4\n" % partition
+
+
 def test_ap16_a_directory_that_fails_later_is_not_marked_and_its_logs_are_dropped() -> None:
     disk = new_disk()
     logs = started(disk)

@@ -188,6 +188,16 @@ def test_ap10_the_epoch_is_noted_though_the_set_is_too_large() -> None:
     assert epochs(log) == [(5, 0), (6, 2)] and log.log_end_offset == 2
 
 
+def test_ap9_an_epoch_of_a_refused_set_above_a_gap_begins_where_the_leader_then_writes() -> None:
+    _, log = disk_and_log(LogConfig(segment_bytes=2 * SIZE, segment_index_bytes=1200))
+    follow(log, batch(0, epoch=1))
+    with pytest.raises(RecordBatchTooLarge):
+        follow(log, batch(10, epoch=4, value_bytes=3 * SIZE))
+    assert epochs(log) == [(1, 0), (4, 10)]
+    lead(log, produced(), epoch=4)
+    assert epochs(log) == [(1, 0), (4, 1)]
+
+
 def test_ap11_a_roll_never_begins_below_the_log_end() -> None:
     _, log = disk_and_log(LogConfig(segment_bytes=2 * len(message(0)), segment_index_bytes=1200))
     for offset in range(3):
