@@ -156,6 +156,23 @@ def test_ep6_a_truncation_that_could_not_be_written_is_written_by_the_next_flush
     assert LeaderEpochCache(file_system, PATH).entries == A[:2] and not cache.is_dirty
 
 
+@pytest.mark.parametrize("known", [[], A[:1], A])
+def test_ep3_an_epoch_that_found_no_descriptor_is_written_when_it_is_assigned_again(
+    known: list[tuple[int, int]],
+) -> None:
+    disk, file_system = new_disk()
+    cache = LeaderEpochCache(file_system, PATH)
+    for entry in known:
+        cache.assign(*entry)
+    disk.fail(1, errno.EMFILE)
+    with pytest.raises(OSError):
+        cache.assign(9, 20)
+    disk.disarm()
+    assert cache.entries == known
+    assert cache.assign(9, 20)
+    assert LeaderEpochCache(file_system, PATH).entries == [*known, (9, 20)]
+
+
 def test_ep12_what_recovery_notes_waits_for_the_flush() -> None:
     cache = cache_of(*A)
     cache.note(9, 20)

@@ -265,6 +265,21 @@ def test_cl1_a_round_that_ended_moves_the_checkpoint() -> None:
     assert directory.grab() == "tp1"
 
 
+def test_cl1_a_round_whose_checkpoint_cannot_be_written_has_not_ended() -> None:
+    directory = three_logs()
+    assert directory.grab() == "tp2"
+    directory.disk.fail(1)
+    with pytest.raises(OSError):
+        directory.manager.done_cleaning(("tp2", 0), 20)
+    directory.disk.disarm()
+    assert directory.stored()["tp2", 0] == 15
+    # It is still marked, so that a truncation aborts it.
+    directory.manager.abort(("tp2", 0))
+    assert directory.manager.is_aborted(("tp2", 0))
+    assert not directory.manager.done_cleaning(("tp2", 0), 20)
+    assert directory.stored()["tp2", 0] == 15
+
+
 def test_cl23_a_round_that_failed_or_was_aborted_moves_nothing() -> None:
     directory = three_logs()
     key = ("tp2", 0)

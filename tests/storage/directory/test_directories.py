@@ -119,6 +119,17 @@ def test_ll4_a_log_that_went_offline_with_its_directory_is_made_in_no_other_but_
     assert logs.create("u", 0).directory == "two/u-0"
 
 
+def test_ll4_a_log_without_a_topic_id_that_went_offline_is_made_in_no_other_whatever_the_topic() -> None:
+    """It may be a log of that topic, from before topics had ids."""
+    logs = started(new_disk())
+    assert logs.create("t", 0).directory == "one/t-0"
+    logs.fail("one", OSError(5, "Input/output error"))
+    for topic_id in (None, "B" * 21 + "A"):
+        with pytest.raises(LogHalfMade, match="t-0 is in a log directory that is offline"):
+            logs.create("t", 0, topic_id=topic_id)
+    assert logs.get("t", 0) is None
+
+
 def test_ll4_a_log_that_was_made_once_is_no_half_made_one_when_its_successor_fails_before_it_is_begun() -> (
     None
 ):
@@ -313,6 +324,23 @@ def test_ll5_the_broker_epoch_is_unknown_while_a_directory_is_offline() -> None:
     assert [each.directory for each in logs.offline] == ["two"]
     assert [each.previous_broker_epoch for each in logs.online] == [3, 3]
     assert logs.previous_broker_epoch is None
+
+
+def test_ap16_a_directory_that_fails_in_a_checkpoint_keeps_the_next_one_not_from_it() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    for partition, directory in enumerate(THREE):
+        log = logs.create("t", partition, directory=directory)
+        append_each(log, 4)
+        log.flushes.flush()
+        log.marks.update_high_watermark(4)
+    disk.fail(1, path_suffix="one/recovery-point-offset-checkpoint.tmp")
+    logs.checkpoint()
+    assert [each.directory for each in logs.offline] == ["one"]
+    file_system = disk.file_system(Life())
+    for partition, directory in enumerate(THREE[1:], 1):
+        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+            assert read_file(file_system, join(directory, name)) == b"0\n1\nt %d 4\n" % partition
 
 
 def test_ap16_a_directory_that_fails_later_is_not_marked_and_its_logs_are_dropped() -> None:

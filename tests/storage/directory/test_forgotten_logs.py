@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from sim.disk import SimDisk
 from storage.directory.manager import LogManager
+from storage.errors import OutOfHandles
 from tests.storage.directory.directories import content, started
 from tests.storage.logs import NOW_MS, append_each, new_disk
 
@@ -49,6 +52,21 @@ def test_ll4_a_log_of_a_deleted_name_begins_with_nothing_of_it_after_a_crash(
     assert log is not None
     assert (log.log_start_offset, log.high_watermark, log.local.recovery_point) == (0, 0, 0)
     assert log.log_end_offset == 3
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_ll4_a_creation_whose_checkpoints_found_no_descriptor_writes_them_when_it_is_tried_again(
+    name: str,
+) -> None:
+    disk = new_disk()
+    logs = with_a_flushed_log(disk)
+    logs.delete("a", 0)
+    disk.fail(1, errno.EMFILE, path_suffix=f"{name}.tmp")
+    with pytest.raises(OutOfHandles):
+        logs.create("a", 0)
+    assert b"a 0 " in content(disk, name)
+    logs.create("a", 0)
+    assert not any(b"a 0 " in content(disk, each) for each in CHECKPOINTS)
 
 
 def test_ll4_many_deletions_write_no_checkpoint() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
+import pytest
+
 from sim.disk import SimDisk
 from storage.directory.manager import LogManager
+from storage.errors import OutOfHandles
 from storage.log import PartitionLog
 from tests.storage.directory.directories import content, started
 from tests.storage.logs import NOW_MS, append_each, new_disk
@@ -57,6 +62,20 @@ def test_rt16_a_checkpoint_by_the_clock_spares_the_append_its_write() -> None:
     disk.call_log = []
     append_each(a_log(logs, 1), 2)
     assert writes_of_the_checkpoint(disk) == 0
+
+
+def test_rt16_an_append_whose_checkpoint_finds_no_descriptor_leaves_it_to_the_next_append() -> None:
+    disk = new_disk()
+    logs = with_flushed_logs(disk, 1)
+    log = a_log(logs, 0)
+    log.truncate_to(4, now_ms=NOW_MS)
+    disk.fail(1, errno.EMFILE, path_suffix=f"{CHECKPOINT}.tmp")
+    with pytest.raises(OutOfHandles):
+        append_each(log, 1)
+    assert (log.online.reason, log.log_end_offset) == (None, 4)
+    assert content(disk, CHECKPOINT).endswith(b" 10\n")
+    append_each(log, 1)
+    assert content(disk, CHECKPOINT).endswith(b" 4\n")
 
 
 def test_rt16_after_a_crash_no_record_that_was_not_synced_is_below_the_recovery_point() -> None:

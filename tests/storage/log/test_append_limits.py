@@ -11,6 +11,7 @@ from storage.batch import Record, TimestampType
 from storage.batch.legacy.builder import build_message_set
 from storage.codec.crc32c import crc32c
 from storage.config import LogConfig
+from storage.disk.checkpoints import LeaderEpochCheckpoint
 from storage.errors import (
     CorruptBatch,
     OffsetsOutOfOrder,
@@ -187,6 +188,16 @@ def test_ap10_the_epoch_is_noted_though_the_set_is_too_large() -> None:
     assert epochs(log) == [(5, 0), (6, 2)] and log.log_end_offset == 2
 
 
+def test_ap9_an_epoch_of_a_refused_set_above_a_gap_begins_where_the_leader_then_writes() -> None:
+    _, log = disk_and_log(LogConfig(segment_bytes=2 * SIZE, segment_index_bytes=1200))
+    follow(log, batch(0, epoch=1))
+    with pytest.raises(RecordBatchTooLarge):
+        follow(log, batch(10, epoch=4, value_bytes=3 * SIZE))
+    assert epochs(log) == [(1, 0), (4, 10)]
+    lead(log, produced(), epoch=4)
+    assert epochs(log) == [(1, 0), (4, 1)]
+
+
 def test_ap11_a_roll_never_begins_below_the_log_end() -> None:
     _, log = disk_and_log(LogConfig(segment_bytes=2 * len(message(0)), segment_index_bytes=1200))
     for offset in range(3):
@@ -203,11 +214,15 @@ FAILING: list[tuple[type, str, Callable[[PartitionLog], object]]] = [
     (FileRecords, "truncate_to", lambda log: log.truncate_to(1, now_ms=NOW_MS)),
     (FileRecords, "close", lambda log: log.close()),
     (FileRecords, "append", lambda log: follow(log, batch(4))),
+    (LeaderEpochCheckpoint, "write", lambda log: log.appends.assign_epoch(7)),
+    (LeaderEpochCheckpoint, "write", lambda log: log.marks.maybe_increment_log_start_offset(1)),
 ]
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "act"), FAILING, ids=["read", "flush", "roll", "delete", "truncate", "close", "append"]
+    ("owner", "name", "act"),
+    FAILING,
+    ids=["read", "flush", "roll", "delete", "truncate", "close", "append", "assign epoch", "log start"],
 )
 def test_ap16_a_verb_that_meets_a_failing_disk_says_so_and_ends_the_log(
     owner: type, name: str, act: Callable[[PartitionLog], object], monkeypatch: pytest.MonkeyPatch

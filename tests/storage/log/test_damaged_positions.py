@@ -1,4 +1,4 @@
-"""Damage of an index is not damage of the disk: a flipped sign bit takes no log offline."""
+"""Damage of an index or of an offset is not damage of the disk: a flipped bit takes no log offline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from storage.config import LogConfig
 from storage.disk.filesystem import OpenMode
 from storage.log import PartitionLog
 from storage.log.reads import MAX_TIMESTAMP
-from tests.storage.logs import NOW_MS, batch, new_file_system, offsets_in, open_log, read_offsets
+from storage.segment.fetch_data import Isolation
+from tests.storage.logs import (
+    NOW_MS,
+    ROOMY,
+    SIZE,
+    append_each,
+    batch,
+    new_file_system,
+    offsets_in,
+    open_log,
+    read_offsets,
+)
 
 DENSE = LogConfig(index_interval_bytes=0, segment_bytes=1 << 20, segment_index_bytes=1200)
 COUNT = 20
@@ -61,3 +72,22 @@ def test_ap16_producers_are_recalled_and_compacted_although_all_positions_are_ne
     for work in log.compactions.prepare(offsets, CleanerConfig(dedupe_buffer_bytes=4096), NOW_MS):
         work()
     assert log.online.reason is None and log.local.segments.base_offsets == [0, COUNT]
+
+
+@pytest.mark.parametrize(("base_offset", "last_offset_delta"), [(2**40, 0), (COUNT + 1, 0), (-3, 100)])
+def test_rd11_the_high_watermark_never_moves_to_the_offset_of_a_damaged_batch(
+    base_offset: int, last_offset_delta: int
+) -> None:
+    """No checksum covers a base offset, and a look-up moves the high watermark to that of the batch that it finds."""
+    file_system = new_file_system()
+    log = open_log(file_system, ROOMY)
+    append_each(log, COUNT)
+    file = file_system.open(log.local.segments.active.path, OpenMode.WRITE)
+    file.write_at(5 * SIZE, base_offset.to_bytes(8, "big", signed=True))
+    file.write_at(5 * SIZE + 23, last_offset_delta.to_bytes(4, "big"))
+    file.close()
+    log.marks.update_high_watermark(5)
+    found = log.read(0, max_size=1000, isolation=Isolation.HIGH_WATERMARK)
+    # The place of the bound is unknown.
+    assert found.records == b""
+    assert (log.high_watermark, log.online.reason) == (5, None)

@@ -29,6 +29,7 @@ from tests.storage.logs import (
     ROOMY,
     SMALL,
     append_each,
+    disk_and_log,
     new_disk,
     new_file_system,
     open_log,
@@ -104,6 +105,19 @@ def test_fl1_a_flush_that_was_prepared_without_descriptors_fails_though_it_finds
     again.flushes.flush()
     assert again.local.recovery_point == 60
     again.close()
+
+
+def test_fl1_a_flush_that_found_no_descriptor_does_not_hold_the_next_one_back() -> None:
+    disk, log = disk_and_log()
+    append_each(log, 5)
+    disk.fail(1, errno.EMFILE, verbs={"sync"})
+    with pytest.raises(OutOfHandles, match="not flushed up to offset 5"):
+        log.flushes.flush()
+    # The cut is below what the first flush was to sync, and the second flush ends where the first was to end.
+    log.truncate_to(3, now_ms=NOW_MS)
+    append_each(log, 2)
+    log.flushes.flush()
+    assert (log.online.reason, log.local.recovery_point) == (None, 5)
 
 
 @pytest.mark.parametrize("at", range(1, 5))

@@ -154,6 +154,25 @@ def test_ps16_a_truncation_meanwhile_leaves_no_snapshot_of_what_was_cut(
     assert not [name for name in file_system.list(DIRECTORY) if name.endswith(".tmp")]
 
 
+@pytest.mark.parametrize("fully", [True, False])
+def test_ps15_after_a_truncation_that_dropped_a_snapshot_before_its_job_the_next_roll_prepares_one(
+    fully: bool,
+) -> None:
+    file_system = new_file_system()
+    log = rolled(file_system, most_in_a_roll=7)
+    if fully:
+        log.truncation.truncate_fully_and_start_at(7, now_ms=NOW_MS)
+    else:
+        log.truncate_to(7, now_ms=NOW_MS)
+    assert log.flushes.begin_snapshot() is None
+    for pid in range(50, 58):
+        send(log, pid=pid)
+    log.flushes.roll(now_ms=NOW_MS)
+    begun(log)()
+    log.flushes.snapshot_done()
+    assert snapshots(file_system)[-1] == log.producers.snapshots.latest_offset == 15
+
+
 def test_ll6_a_start_deletes_the_file_of_a_job_that_a_crash_ended() -> None:
     file_system = new_file_system()
     log = rolled(file_system, most_in_a_roll=7)

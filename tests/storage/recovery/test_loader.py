@@ -110,6 +110,21 @@ def test_where_indexes_are_rebuilt_offsets_that_go_back_cost_only_what_follows(
     assert [(cut.position, cut.removed_bytes) for cut in cuts] == [(len(sound) * SIZE, len(back) * SIZE)]
 
 
+def test_ll14_a_segment_that_is_cut_twice_deletes_the_later_ones_once() -> None:
+    file_system = new_file_system()
+    # More batches than the index has room for, one that goes back between two entries, and a torn one.
+    raw_segment(file_system, 0, batches(*range(311), 5) + bytes(70))
+    raw_segment(file_system, 400, batches(400, 401))
+    log, cuts = reopen(file_system)
+    assert (log.local.segments.base_offsets, log.log_end_offset) == ([0], 311)
+    assert [(cut.path, cut.position, cut.removed_bytes) for cut in cuts] == [
+        (file_of(0), 312 * SIZE, 70),
+        (file_of(400), 0, 2 * SIZE),
+        (file_of(0), 311 * SIZE, SIZE),
+    ]
+    assert log.recovered_bytes_removed == 70 + 3 * SIZE
+
+
 def test_ls9_after_an_orderly_stop_an_index_that_no_batch_bears_out_ends_the_log_at_its_base() -> None:
     """The end is looked for from the last index entry on, as in Kafka; it is not found if offsets go back."""
     file_system = new_file_system()
@@ -232,9 +247,10 @@ def test_garbage_in_a_flushed_segment_without_an_index_is_refused_with_its_place
     raw_segment(file_system, 0, batches(0, 1, 2**31 + 7, 3, 4), with_index=False)
     raw_segment(file_system, 5, batches(5, 6))
     before = read_file(file_system, file_of(0))
-    for clean in (True, False):
+    # The recovery point may be the base of the next segment, as after each roll.
+    for clean, recovery_point in ((True, 6), (False, 6), (False, 5)):
         with pytest.raises(CorruptBatch, match="does not fit") as caught:
-            reopen(file_system, clean=clean, recovery_point=6)
+            reopen(file_system, clean=clean, recovery_point=recovery_point)
         assert (caught.value.path, caught.value.position) == (file_of(0), 2 * SIZE)
         file_system.unlink(file_of(0, "index"))
     assert read_file(file_system, file_of(0)) == before and file_system.exists(file_of(5))

@@ -106,6 +106,15 @@ def test_ll12_where_no_sector_ends_in_the_offset_it_cannot_be_torn_and_the_segme
     assert log.local.segments.base_offsets == [0, 0x3F52_0000_0000_001C] and cuts == []
 
 
+def test_ll12_an_offset_that_is_followed_by_another_batch_is_not_torn_and_the_segment_is_split() -> None:
+    file_system = new_file_system()
+    far = 0x3F52_0000_0000_001C
+    raw_segment(file_system, 0, ended_by_garbage(505) + batches(far + 1))
+    log, cuts = reopen(file_system)
+    assert log.local.segments.base_offsets == [0, far] and cuts == []
+    assert log.log_end_offset == far + 2
+
+
 @pytest.mark.parametrize(("with_index", "recovery_point"), [(True, 0), (False, 0), (False, 4)])
 def test_ll12_before_the_last_segment_nothing_is_torn_and_an_overflow_is_split(
     with_index: bool, recovery_point: int

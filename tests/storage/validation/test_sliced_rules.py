@@ -8,11 +8,18 @@ from dataclasses import replace
 import pytest
 
 from storage.batch import Compression, RecordBatch, TimestampType, iterate_batches
+from storage.batch.format import TRANSACTIONAL_FLAG
 from storage.batch.legacy.builder import build_message_set
 from storage.batch.record import Record
 from storage.batch.record_stream import PIECE_BYTES
 from storage.codec.crc32c import crc32c
-from storage.errors import InvalidRecord, RecordTooLarge, StorageError, ValidationTakesLong
+from storage.errors import (
+    InvalidRecord,
+    InvalidTransactionState,
+    RecordTooLarge,
+    StorageError,
+    ValidationTakesLong,
+)
 from storage.validation.rules import ValidationRules
 from storage.validation.sliced import SlicedValidation
 from storage.validation.work import StepWork
@@ -200,6 +207,18 @@ def test_pro6_an_append_outside_of_a_step_does_all_slices_of_a_large_set_itself(
     batch = next(iter(log.local.segments.active.records.batches()))
     assert (batch.compression, batch.partition_leader_epoch) == (Compression.LZ4, 4)
     assert list(batch.records()) == list(RecordBatch(records, 0, len(records)).records())
+
+
+def test_ap13_a_large_set_that_begins_a_transaction_shows_its_guard_after_all_slices_too() -> None:
+    log = open_log(new_file_system(), replace(ROOMY, compression_type="lz4"))
+    log.producers.verifies_transactions = True
+    records = framed(payload_of(SETS["large"]), 3, Compression.GZIP)
+    records = with_fields(records, flags=TRANSACTIONAL_FLAG, producer_id=9, epoch=0, sequence=0)
+    with pytest.raises(InvalidTransactionState, match="not confirmed"):
+        log.append_as_leader(records, leader_epoch=4, now_ms=NOW_MS)
+    guard = log.appends.maybe_start_transaction_verification(9, sequence=0, producer_epoch=0, now_ms=NOW_MS)
+    info = log.append_as_leader(records, leader_epoch=4, now_ms=NOW_MS, guard=guard)
+    assert (info.last_offset, log.producers.first_undecided_offset) == (2, 0)
 
 
 def test_a_set_without_a_whole_batch_appends_nothing_in_slices_either() -> None:
