@@ -99,7 +99,7 @@ LEFT_OUT = {
     "storage/validation/checked.py": "a class narrows what an attribute of its base may be, which mypyc refuses",
     "storage/validation/rebuild.py": _RARE,
 }
-OPTIMISATION = ("-O1", "-g0", "-fwrapv", "-DNDEBUG", "-fPIC", "-w")
+OPTIMISATION = ("-O1", "-g0", "-fwrapv", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fno-plt", "-w")
 MYPY_OPTIONS = """[mypy]
 explicit_package_bases = True
 namespace_packages = True
