@@ -4,6 +4,7 @@ mypyc runs `dataclass` on a class beside the native one and takes the constructo
 with `slots=True` it cannot even do that. So a dataclass gets its constructor as text here, and its
 comparison, because mypyc compares objects by identity where it sees no other way; `storage.values.complete` adds the
 rest: text, hash, copies, fields. The fields of a frozen one are `Final`, which a native class keeps.
+A `maker` of a class becomes the class, which mypyc calls directly.
 Every statement of a function keeps its line, so that a traceback of the compiled build fits the source: what is added
 is put on the line of the decorator and on the blank lines after the class.
 """
@@ -15,8 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 FUTURE = "from __future__ import annotations"
-HELPERS = (
-    "; from typing import Any as Any_, ClassVar as ClassVar_, Final as Final_"
+FINAL_HELPER = "; from typing import Final as Final_"
+CLASS_HELPERS = (
+    "; from typing import Any as Any_, ClassVar as ClassVar_"
     "; from storage.values import complete as complete_"
 )
 # What mypy knows a dataclass by.
@@ -67,12 +69,17 @@ def native_form(source: str, path: str) -> str:
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             edits += _class_edits(text, node)
-    if "\ncomplete_(" in "".join(each.text for each in edits):
+    edits += _maker_edits(text, tree)
+    added = "".join(edit.text for edit in edits)
+    helpers = FINAL_HELPER if "Final_" in added else ""
+    if "\ncomplete_(" in added:
+        helpers += CLASS_HELPERS
+    if helpers:
         start = source.encode().index(FUTURE.encode()) + len(FUTURE)
-        edits.append(Edit(start=start, end=start, text=HELPERS))
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            edits += _handler_edits(text, node)
+        edits.append(Edit(start=start, end=start, text=helpers))
+    for each in ast.walk(tree):
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            edits += _handler_edits(text, each)
     return text.changed(edits)
 
 
@@ -157,12 +164,16 @@ def _class_edits(text: Text, node: ast.ClassDef) -> list[Edit]:
 
 def _quoted_annotations(text: Text, node: ast.ClassDef) -> list[Edit]:
     """Quote the annotations of a named tuple: mypyc would look each up when the class is made, and knows not all."""
-    if not any(ast.unparse(base) == "NamedTuple" for base in node.bases):
+    if not _is_named_tuple(node):
         return []
     kinds = [text.part(each.annotation) for each in node.body if isinstance(each, ast.AnnAssign)]
     return [
         Edit(start=each.start, end=each.end, text=f"'{each.text}'") for each in kinds if "'" not in each.text
     ]
+
+
+def _is_named_tuple(node: ast.ClassDef) -> bool:
+    return [ast.unparse(base) for base in node.bases] == ["NamedTuple"]
 
 
 def _is_dataclass(decorator: ast.expr) -> bool:
@@ -239,6 +250,27 @@ def _completion(name: str, members: list[Member], options: dict[str, bool]) -> s
     given = {key: value for key, value in options.items() if key != "slots"}
     named = "".join(f", {key}={value}" for key, value in given.items())
     return f"complete_({name}, {{{kinds}}}, {{{values}}}{named})  # type: ignore"
+
+
+def _is_read(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)
+
+
+def _maker_edits(text: Text, tree: ast.Module) -> Iterator[Edit]:
+    """Call the class where the source calls its `maker`, which only interpreted classes need."""
+    kinds: dict[str, str] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            target, value = statement.targets[0], statement.value
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            values = value.elts if isinstance(value, ast.Tuple) else [value]
+            for name, each in zip(names, values, strict=False):
+                if isinstance(each, ast.Call) and ast.unparse(each.func) == "maker":
+                    kinds[ast.unparse(name)] = ast.unparse(each.args[0])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and _is_read(node) and node.id in kinds:
+            part = text.part(node)
+            yield Edit(start=part.start, end=part.end, text=kinds[node.id])
 
 
 def _handler_edits(text: Text, function: ast.AST) -> Iterator[Edit]:
