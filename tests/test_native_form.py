@@ -22,11 +22,17 @@ SOURCE = '''"""Values."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from storage.values import maker, quickly_made
 
 NOTHING = -1
+LEAST, MOST = 0, 9
+NAMES: dict[int, str] = {0: "least"}
+ENDS = (LEAST, MOST)
+Number = int | float
+T = TypeVar("T")
+TURN = 0
 
 
 class Pair(NamedTuple):
@@ -70,6 +76,12 @@ def reason() -> str:
     except ValueError as error:
         return type(error).__name__
     return ""
+
+
+def turned() -> int:
+    global TURN
+    TURN += 1
+    return TURN
 
 
 def origin() -> Point:
@@ -144,6 +156,21 @@ def test_handlers_of_different_errors_name_them_apart(native: ModuleType) -> Non
 def test_a_named_tuple_may_have_fields_of_any_type(native: ModuleType) -> None:
     assert native.Pair(memoryview(b"x")).count == 0
     assert inspect.get_annotations(native.Pair).keys() == {"view", "count"}
+
+
+def test_constants_are_final(native: ModuleType) -> None:
+    after = native_form(SOURCE, "values.py").splitlines()
+    assert "NOTHING: Final_ = -1" in after
+    assert "LEAST: Final_ = 0; MOST: Final_ = 9" in after
+    assert 'NAMES: Final_[dict[int, str]] = {0: "least"}' in after
+    assert (native.LEAST, native.MOST, native.NAMES) == (0, 9, {0: "least"})
+
+
+def test_tuples_types_and_what_changes_are_not_final(native: ModuleType) -> None:
+    after = native_form(SOURCE, "values.py").splitlines()
+    for line in ("ENDS = (LEAST, MOST)", "Number = int | float", 'T = TypeVar("T")', "TURN = 0"):
+        assert line in after, line
+    assert (native.turned(), native.turned()) == (1, 2)
 
 
 def test_the_class_is_called_and_not_its_maker(native: ModuleType) -> None:

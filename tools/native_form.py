@@ -1,10 +1,12 @@
-"""Writes a module as mypyc wants it: its dataclasses as plain classes, one name of an error for each handler.
+"""Writes a module as mypyc wants it: its dataclasses as plain classes, its constants as final names.
 
 mypyc runs `dataclass` on a class beside the native one and takes the constructor, which is interpreted, from there;
 with `slots=True` it cannot even do that. So a dataclass gets its constructor as text here, and its
 comparison, because mypyc compares objects by identity where it sees no other way; `storage.values.complete` adds the
 rest: text, hash, copies, fields. The fields of a frozen one are `Final`, which a native class keeps.
-A `maker` of a class becomes the class, which mypyc calls directly.
+A constant of a module is `Final` too: mypyc reads it directly, but any other name of a module from its dict. A `maker`
+of a class becomes the class, which mypyc calls directly. An error has a name of its own in each handler of a
+function.
 Every statement of a function keeps its line, so that a traceback of the compiled build fits the source: what is added
 is put on the line of the decorator and on the blank lines after the class.
 """
@@ -12,6 +14,8 @@ is put on the line of the decorator and on the blank lines after the class.
 from __future__ import annotations
 
 import ast
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,6 +28,8 @@ CLASS_HELPERS = (
 # What mypy knows a dataclass by.
 MARK = "; __dataclass_fields__: ClassVar_[dict[str, Any_]]"
 PLAIN = "quickly_made"
+_CONSTANT = re.compile("_?[A-Z][A-Z0-9_]*")
+_TYPE_VARIABLES = ("TypeVar", "ParamSpec", "NewType")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +75,7 @@ def native_form(source: str, path: str) -> str:
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             edits += _class_edits(text, node)
-    edits += _maker_edits(text, tree)
+    edits += [*_constant_edits(text, tree), *_maker_edits(text, tree)]
     added = "".join(edit.text for edit in edits)
     helpers = FINAL_HELPER if "Final_" in added else ""
     if "\ncomplete_(" in added:
@@ -250,6 +256,47 @@ def _completion(name: str, members: list[Member], options: dict[str, bool]) -> s
     given = {key: value for key, value in options.items() if key != "slots"}
     named = "".join(f", {key}={value}" for key, value in given.items())
     return f"complete_({name}, {{{kinds}}}, {{{values}}}{named})  # type: ignore"
+
+
+def _constant_edits(text: Text, tree: ast.Module) -> Iterator[Edit]:
+    """Declare as final what the module names once, in capitals or with its type, and no function sets again."""
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not _is_read(node)]
+    names += [name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names]
+    once = {name for name, count in Counter(names).items() if count == 1}
+    for statement in tree.body:
+        if isinstance(statement, ast.AnnAssign) and _is_constant(statement.target, statement.value, once):
+            annotation = text.part(statement.annotation)
+            if not annotation.text.startswith("Final"):
+                yield Edit(start=annotation.start, end=annotation.end, text=f"Final_[{annotation.text}]")
+        elif isinstance(statement, ast.Assign):
+            yield from _assigned_edits(text, statement, once)
+
+
+def _assigned_edits(text: Text, statement: ast.Assign, once: set[str]) -> Iterator[Edit]:
+    target = statement.targets[0]
+    pairs = [(target, statement.value)]
+    if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+        pairs = list(zip(target.elts, statement.value.elts, strict=True))
+    if not all(_is_constant(name, value, once) and _is_capital(name) for name, value in pairs):
+        return
+    if len(pairs) == 1:
+        at = text.part(target).end
+        yield Edit(start=at, end=at, text=": Final_")
+        return
+    part = text.part(statement)
+    lines = [f"{ast.unparse(name)}: Final_ = {ast.unparse(value)}" for name, value in pairs]
+    yield Edit(start=part.start, end=part.end, text="; ".join(lines) + "\n" * part.text.count("\n"))
+
+
+def _is_constant(name: ast.expr, value: ast.expr | None, once: set[str]) -> bool:
+    """Whether a name of the module is a constant. A tuple is none: mypyc would make it again wherever it is read."""
+    if not isinstance(name, ast.Name) or name.id not in once or value is None or isinstance(value, ast.Tuple):
+        return False
+    return not (isinstance(value, ast.Call) and ast.unparse(value.func) in _TYPE_VARIABLES)
+
+
+def _is_capital(name: ast.expr) -> bool:
+    return isinstance(name, ast.Name) and _CONSTANT.fullmatch(name.id) is not None
 
 
 def _is_read(name: ast.Name) -> bool:
