@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 from tests.places import ROOT
-from tools.native_form import FormError, native_form
+from tools.native_form import FormError, named_tuples, native_form
 
 SOURCE = '''"""Values."""
 
@@ -86,7 +86,12 @@ def turned() -> int:
 
 def origin() -> Point:
     return _point(x=0)
+
+
+def pairs() -> list[Pair]:
+    return [Pair(memoryview(b"x"), 2), Pair(*(memoryview(b"y"),))]
 '''
+TUPLES = {"values.Pair"}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +99,7 @@ def native() -> ModuleType:
     """The module `SOURCE` in its native form, run by the interpreter."""
     module = ModuleType("native_values")
     sys.modules[module.__name__] = module
-    exec(compile(native_form(SOURCE, "values.py"), "values.py", "exec"), module.__dict__)
+    exec(compile(native_form(SOURCE, "values.py", TUPLES), "values.py", "exec"), module.__dict__)
     return module
 
 
@@ -102,7 +107,7 @@ def functions(source: str) -> list[tuple[str, int]]:
     """Returns the functions of a module and their lines, without those that the form adds."""
     found = [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.FunctionDef)]
     return sorted(
-        (each.name, each.lineno) for each in found if not each.name.endswith(("__init__", "__eq__"))
+        (each.name, each.lineno) for each in found if not each.name.endswith(("__init__", "__eq__", "_made"))
     )
 
 
@@ -176,6 +181,21 @@ def test_tuples_types_and_what_changes_are_not_final(native: ModuleType) -> None
 def test_the_class_is_called_and_not_its_maker(native: ModuleType) -> None:
     assert "    return Point(x=0)" in native_form(SOURCE, "values.py").splitlines()
     assert native.origin() == native.Point(x=0)
+
+
+def test_named_tuples_are_made_by_a_function(native: ModuleType) -> None:
+    after = native_form(SOURCE, "values.py", TUPLES)
+    assert """[Pair_made(memoryview(b"x"), 2), Pair(*(memoryview(b"y"),))]""" in after
+    assert native.pairs() == [native.Pair(memoryview(b"x"), 2), native.Pair(memoryview(b"y"))]
+    assert type(native.pairs()[0]) is native.Pair
+    assert named_tuples(SOURCE, "values.py") == TUPLES
+
+
+def test_who_imports_a_named_tuple_imports_its_function() -> None:
+    source = "from __future__ import annotations\n\nfrom values import Pair\n\n\nMADE = Pair(VIEW)\n"
+    after = native_form(source, "other.py", TUPLES).splitlines()
+    assert "from values import Pair, Pair_made" in after
+    assert "MADE: Final_ = Pair_made(VIEW)" in after
 
 
 def test_a_dataclass_with_a_base_is_refused() -> None:

@@ -5,8 +5,8 @@ with `slots=True` it cannot even do that. So a dataclass gets its constructor as
 comparison, because mypyc compares objects by identity where it sees no other way; `storage.values.complete` adds the
 rest: text, hash, copies, fields. The fields of a frozen one are `Final`, which a native class keeps.
 A constant of a module is `Final` too: mypyc reads it directly, but any other name of a module from its dict. A `maker`
-of a class becomes the class, which mypyc calls directly. An error has a name of its own in each handler of a
-function.
+of a class becomes the class, which mypyc calls directly. A named tuple gets a function that makes one, because the
+constructor that Python generates is interpreted. An error has a name of its own in each handler of a function.
 Every statement of a function keeps its line, so that a traceback of the compiled build fits the source: what is added
 is put on the line of the decorator and on the blank lines after the class.
 """
@@ -16,11 +16,12 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 FUTURE = "from __future__ import annotations"
 FINAL_HELPER = "; from typing import Final as Final_"
+TUPLE_HELPERS = "; from typing import Any as Any_; new_tuple_: Final_[Any_] = tuple.__new__"
 CLASS_HELPERS = (
     "; from typing import Any as Any_, ClassVar as ClassVar_"
     "; from storage.values import complete as complete_"
@@ -67,17 +68,32 @@ class Member:
         return f"self.{self.name} = {self.factory}() if {self.name} is None else {self.name}"
 
 
-def native_form(source: str, path: str) -> str:
-    """Returns the module with the same statements on the same lines. Raises FormError for `path`."""
+def named_tuples(source: str, path: str) -> set[str]:
+    """Returns the full names of the named tuples of a module."""
+    module = path.removesuffix(".py").replace("/", ".")
+    return {
+        f"{module}.{each.name}"
+        for each in ast.parse(source).body
+        if isinstance(each, ast.ClassDef) and _is_named_tuple(each)
+    }
+
+
+def native_form(source: str, path: str, tuples: Collection[str] = ()) -> str:
+    """Returns the module with the same statements on the same lines; `tuples` are all named tuples that are compiled.
+
+    Raises FormError for `path`.
+    """
     tree = ast.parse(source)
     text = Text(source, path)
     edits: list[Edit] = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             edits += _class_edits(text, node)
-    edits += [*_constant_edits(text, tree), *_maker_edits(text, tree)]
+    edits += [*_constant_edits(text, tree), *_maker_edits(text, tree), *_tuple_edits(text, tree, tuples)]
     added = "".join(edit.text for edit in edits)
-    helpers = FINAL_HELPER if "Final_" in added else ""
+    helpers = FINAL_HELPER if "Final_" in added or "new_tuple_" in added else ""
+    if "new_tuple_" in added:
+        helpers += TUPLE_HELPERS
     if "\ncomplete_(" in added:
         helpers += CLASS_HELPERS
     if helpers:
@@ -180,6 +196,44 @@ def _quoted_annotations(text: Text, node: ast.ClassDef) -> list[Edit]:
 
 def _is_named_tuple(node: ast.ClassDef) -> bool:
     return [ast.unparse(base) for base in node.bases] == ["NamedTuple"]
+
+
+def _tuple_edits(text: Text, tree: ast.Module, tuples: Collection[str]) -> Iterator[Edit]:
+    """Make named tuples by the functions that stand below their classes, which the others import with the class."""
+    module = text.path.removesuffix(".py").replace("/", ".")
+    known: set[str] = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.ClassDef) and f"{module}.{statement.name}" in tuples:
+            known.add(statement.name)
+            yield _below(text, statement, _tuple_maker(statement))
+        elif isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                if alias.asname is None and f"{statement.module}.{alias.name}" in tuples:
+                    known.add(alias.name)
+                    end = text.at(alias.lineno, alias.col_offset) + len(alias.name)
+                    yield Edit(start=end, end=end, text=f", {alias.name}_made")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known:
+            if not any(isinstance(each, ast.Starred) for each in node.args):
+                end = text.part(node.func).end
+                yield Edit(start=end, end=end, text="_made")
+
+
+def _tuple_maker(node: ast.ClassDef) -> str:
+    fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+    names = ", ".join(ast.unparse(each.target) for each in fields)
+    parameters = ", ".join(ast.unparse(each) for each in fields)
+    return f"def {node.name}_made({parameters}) -> {node.name}: return new_tuple_({node.name}, ({names},))"
+
+
+def _below(text: Text, node: ast.ClassDef, line: str) -> Edit:
+    """Put a line on the first blank one after a class. Raises FormError without one."""
+    assert node.end_lineno is not None
+    if not text.is_blank(node.end_lineno + 1):
+        raise FormError(f"{text.path}:{node.end_lineno}: no blank line after {node.name}")
+    place = text.line_start(node.end_lineno + 1)
+    is_last = node.end_lineno + 1 >= len(text._starts)
+    return Edit(start=place, end=place, text=line + ("\n" if is_last else ""))
 
 
 def _is_dataclass(decorator: ast.expr) -> bool:
