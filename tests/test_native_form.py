@@ -15,18 +15,24 @@ from types import ModuleType
 import pytest
 
 from tests.places import ROOT
-from tools.native_form import FormError, native_form
+from tools.native_form import FormError, named_tuples, native_form
 
 SOURCE = '''"""Values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
-from storage.values import quickly_made
+from storage.values import maker, quickly_made
 
 NOTHING = -1
+LEAST, MOST = 0, 9
+NAMES: dict[int, str] = {0: "least"}
+ENDS = (LEAST, MOST)
+Number = int | float
+T = TypeVar("T")
+TURN = 0
 
 
 class Pair(NamedTuple):
@@ -47,6 +53,9 @@ class Point:
         default="",
         compare=False,
     )
+
+
+_point = maker(Point)
 
 
 @dataclass(slots=True)
@@ -80,7 +89,22 @@ def fail(is_silent: bool) -> None:
         raise KeyError(
             "value",
         ) from error
+
+
+def turned() -> int:
+    global TURN
+    TURN += 1
+    return TURN
+
+
+def origin() -> Point:
+    return _point(x=0)
+
+
+def pairs() -> list[Pair]:
+    return [Pair(memoryview(b"x"), 2), Pair(*(memoryview(b"y"),))]
 '''
+TUPLES = {"values.Pair"}
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +112,16 @@ def native() -> ModuleType:
     """The module `SOURCE` in its native form, run by the interpreter."""
     module = ModuleType("native_values")
     sys.modules[module.__name__] = module
-    exec(compile(native_form(SOURCE, "values.py"), "values.py", "exec"), module.__dict__)
+    exec(compile(native_form(SOURCE, "values.py", TUPLES), "values.py", "exec"), module.__dict__)
     return module
 
 
 def functions(source: str) -> list[tuple[str, int]]:
     """Returns the functions of a module and their lines, without those that the form adds."""
     found = [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.FunctionDef)]
-    return sorted((each.name, each.lineno) for each in found if each.name not in ("__init__", "__eq__"))
+    return sorted(
+        (each.name, each.lineno) for each in found if not each.name.endswith(("__init__", "__eq__", "_made"))
+    )
 
 
 def test_no_dataclass_is_left_and_every_statement_of_a_function_keeps_its_line() -> None:
@@ -161,6 +187,41 @@ def test_a_raised_error_keeps_its_cause(native: ModuleType) -> None:
 def test_a_named_tuple_may_have_fields_of_any_type(native: ModuleType) -> None:
     assert native.Pair(memoryview(b"x")).count == 0
     assert inspect.get_annotations(native.Pair).keys() == {"view", "count"}
+
+
+def test_constants_are_final(native: ModuleType) -> None:
+    after = native_form(SOURCE, "values.py").splitlines()
+    assert "NOTHING: Final_ = -1" in after
+    assert "LEAST: Final_ = 0; MOST: Final_ = 9" in after
+    assert 'NAMES: Final_[dict[int, str]] = {0: "least"}' in after
+    assert (native.LEAST, native.MOST, native.NAMES) == (0, 9, {0: "least"})
+
+
+def test_tuples_types_and_what_changes_are_not_final(native: ModuleType) -> None:
+    after = native_form(SOURCE, "values.py").splitlines()
+    for line in ("ENDS = (LEAST, MOST)", "Number = int | float", 'T = TypeVar("T")', "TURN = 0"):
+        assert line in after, line
+    assert (native.turned(), native.turned()) == (1, 2)
+
+
+def test_the_class_is_called_and_not_its_maker(native: ModuleType) -> None:
+    assert "    return Point(x=0)" in native_form(SOURCE, "values.py").splitlines()
+    assert native.origin() == native.Point(x=0)
+
+
+def test_named_tuples_are_made_by_a_function(native: ModuleType) -> None:
+    after = native_form(SOURCE, "values.py", TUPLES)
+    assert """[Pair_made(memoryview(b"x"), 2), Pair(*(memoryview(b"y"),))]""" in after
+    assert native.pairs() == [native.Pair(memoryview(b"x"), 2), native.Pair(memoryview(b"y"))]
+    assert type(native.pairs()[0]) is native.Pair
+    assert named_tuples(SOURCE, "values.py") == TUPLES
+
+
+def test_who_imports_a_named_tuple_imports_its_function() -> None:
+    source = "from __future__ import annotations\n\nfrom values import Pair\n\n\nMADE = Pair(VIEW)\n"
+    after = native_form(source, "other.py", TUPLES).splitlines()
+    assert "from values import Pair, Pair_made" in after
+    assert "MADE: Final_ = Pair_made(VIEW)" in after
 
 
 def test_a_dataclass_with_a_base_is_refused() -> None:

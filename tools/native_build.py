@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from native_form import native_form
+from native_form import named_tuples, native_form
 
 ROOT = Path(__file__).parent.parent
 WORK = ROOT / "build" / "native"
@@ -99,7 +99,7 @@ LEFT_OUT = {
     "storage/validation/checked.py": "a class narrows what an attribute of its base may be, which mypyc refuses",
     "storage/validation/rebuild.py": _RARE,
 }
-OPTIMISATION = ("-O1", "-g0", "-fwrapv", "-DNDEBUG", "-fPIC", "-w")
+OPTIMISATION = ("-O1", "-g0", "-fwrapv", "-DNDEBUG", "-fPIC", "-fvisibility=hidden", "-fno-plt", "-w")
 MYPY_OPTIONS = """[mypy]
 explicit_package_bases = True
 namespace_packages = True
@@ -146,8 +146,10 @@ def make() -> int:
     OBJECTS.mkdir(parents=True, exist_ok=True)
     for path in _files():
         _copy(path, WORK)
-    for name in modules:
-        (WORK / name).write_text(native_form((ROOT / name).read_text(), name))
+    sources = {name: (ROOT / name).read_text() for name in modules}
+    tuples = {each for name, source in sources.items() for each in named_tuples(source, name)}
+    for name, source in sources.items():
+        (WORK / name).write_text(native_form(source, name, tuples))
     (WORK / "mypy.ini").write_text(MYPY_OPTIONS)
     extensions = _extensions(modules)
     headers = b"".join(path.read_bytes() for path in sorted((WORK / "build").rglob("*.h")))

@@ -1,10 +1,12 @@
-"""Writes a module as mypyc wants it: its dataclasses as plain classes, one name of an error for each handler, and the
-cause of each raised error.
+"""Writes a module as mypyc wants it: its dataclasses as plain classes, its constants as final names.
 
 mypyc runs `dataclass` on a class beside the native one and takes the constructor, which is interpreted, from there;
 with `slots=True` it cannot even do that. So a dataclass gets its constructor as text here, and its
 comparison, because mypyc compares objects by identity where it sees no other way; `storage.values.complete` adds the
 rest: text, hash, copies, fields. The fields of a frozen one are `Final`, which a native class keeps.
+A constant of a module is `Final` too: mypyc reads it directly, but any other name of a module from its dict. A `maker`
+of a class becomes the class, which mypyc calls directly. A named tuple gets a function that makes one, because the
+constructor that Python generates is interpreted. An error has a name of its own in each handler of a function.
 mypyc also drops the cause of `raise … from`; `storage.values.caused` sets it.
 Every statement of a function keeps its line, so that a traceback of the compiled build fits the source: what is added
 is put on the line of the decorator and on the blank lines after the class.
@@ -13,12 +15,16 @@ is put on the line of the decorator and on the blank lines after the class.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 FUTURE = "from __future__ import annotations"
-HELPERS = (
-    "; from typing import Any as Any_, ClassVar as ClassVar_, Final as Final_"
+FINAL_HELPER = "; from typing import Final as Final_"
+TUPLE_HELPERS = "; from typing import Any as Any_; new_tuple_: Final_[Any_] = tuple.__new__"
+CLASS_HELPERS = (
+    "; from typing import Any as Any_, ClassVar as ClassVar_"
     "; from storage.values import complete as complete_"
 )
 CAUSED = "; from storage.values import caused as caused_"
@@ -26,6 +32,8 @@ CALL_WITH_CAUSE = "caused_("
 # What mypy knows a dataclass by.
 MARK = "; __dataclass_fields__: ClassVar_[dict[str, Any_]]"
 PLAIN = "quickly_made"
+_CONSTANT = re.compile("_?[A-Z][A-Z0-9_]*")
+_TYPE_VARIABLES = ("TypeVar", "ParamSpec", "NewType")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,25 +71,44 @@ class Member:
         return f"self.{self.name} = {self.factory}() if {self.name} is None else {self.name}"
 
 
-def native_form(source: str, path: str) -> str:
-    """Returns the module with the same statements on the same lines. Raises FormError for `path`."""
+def named_tuples(source: str, path: str) -> set[str]:
+    """Returns the full names of the named tuples of a module."""
+    module = path.removesuffix(".py").replace("/", ".")
+    return {
+        f"{module}.{each.name}"
+        for each in ast.parse(source).body
+        if isinstance(each, ast.ClassDef) and _is_named_tuple(each)
+    }
+
+
+def native_form(source: str, path: str, tuples: Collection[str] = ()) -> str:
+    """Returns the module with the same statements on the same lines; `tuples` are all named tuples that are compiled.
+
+    Raises FormError for `path`.
+    """
     tree = ast.parse(source)
     text = Text(source, path)
     edits: list[Edit] = []
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             edits += _class_edits(text, node)
-    imports = HELPERS if "\ncomplete_(" in "".join(each.text for each in edits) else ""
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            edits += _handler_edits(text, node)
-        elif isinstance(node, ast.Raise) and node.exc is not None and node.cause is not None:
-            edits += _cause_edits(text, node.exc, node.cause)
+    edits += [*_constant_edits(text, tree), *_maker_edits(text, tree), *_tuple_edits(text, tree, tuples)]
+    added = "".join(edit.text for edit in edits)
+    helpers = FINAL_HELPER if "Final_" in added or "new_tuple_" in added else ""
+    if "new_tuple_" in added:
+        helpers += TUPLE_HELPERS
+    if "\ncomplete_(" in added:
+        helpers += CLASS_HELPERS
+    for each in ast.walk(tree):
+        if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            edits += _handler_edits(text, each)
+        elif isinstance(each, ast.Raise) and each.exc is not None and each.cause is not None:
+            edits += _cause_edits(text, each.exc, each.cause)
     if any(each.text == CALL_WITH_CAUSE for each in edits):
-        imports += CAUSED
-    if imports:
+        helpers += CAUSED
+    if helpers:
         start = source.encode().index(FUTURE.encode()) + len(FUTURE)
-        edits.append(Edit(start=start, end=start, text=imports))
+        edits.append(Edit(start=start, end=start, text=helpers))
     return text.changed(edits)
 
 
@@ -166,12 +193,54 @@ def _class_edits(text: Text, node: ast.ClassDef) -> list[Edit]:
 
 def _quoted_annotations(text: Text, node: ast.ClassDef) -> list[Edit]:
     """Quote the annotations of a named tuple: mypyc would look each up when the class is made, and knows not all."""
-    if not any(ast.unparse(base) == "NamedTuple" for base in node.bases):
+    if not _is_named_tuple(node):
         return []
     kinds = [text.part(each.annotation) for each in node.body if isinstance(each, ast.AnnAssign)]
     return [
         Edit(start=each.start, end=each.end, text=f"'{each.text}'") for each in kinds if "'" not in each.text
     ]
+
+
+def _is_named_tuple(node: ast.ClassDef) -> bool:
+    return [ast.unparse(base) for base in node.bases] == ["NamedTuple"]
+
+
+def _tuple_edits(text: Text, tree: ast.Module, tuples: Collection[str]) -> Iterator[Edit]:
+    """Make named tuples by the functions that stand below their classes, which the others import with the class."""
+    module = text.path.removesuffix(".py").replace("/", ".")
+    known: set[str] = set()
+    for statement in tree.body:
+        if isinstance(statement, ast.ClassDef) and f"{module}.{statement.name}" in tuples:
+            known.add(statement.name)
+            yield _below(text, statement, _tuple_maker(statement))
+        elif isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                if alias.asname is None and f"{statement.module}.{alias.name}" in tuples:
+                    known.add(alias.name)
+                    end = text.at(alias.lineno, alias.col_offset) + len(alias.name)
+                    yield Edit(start=end, end=end, text=f", {alias.name}_made")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in known:
+            if not any(isinstance(each, ast.Starred) for each in node.args):
+                end = text.part(node.func).end
+                yield Edit(start=end, end=end, text="_made")
+
+
+def _tuple_maker(node: ast.ClassDef) -> str:
+    fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+    names = ", ".join(ast.unparse(each.target) for each in fields)
+    parameters = ", ".join(ast.unparse(each) for each in fields)
+    return f"def {node.name}_made({parameters}) -> {node.name}: return new_tuple_({node.name}, ({names},))"
+
+
+def _below(text: Text, node: ast.ClassDef, line: str) -> Edit:
+    """Put a line on the first blank one after a class. Raises FormError without one."""
+    assert node.end_lineno is not None
+    if not text.is_blank(node.end_lineno + 1):
+        raise FormError(f"{text.path}:{node.end_lineno}: no blank line after {node.name}")
+    place = text.line_start(node.end_lineno + 1)
+    is_last = node.end_lineno + 1 >= len(text._starts)
+    return Edit(start=place, end=place, text=line + ("\n" if is_last else ""))
 
 
 def _is_dataclass(decorator: ast.expr) -> bool:
@@ -248,6 +317,68 @@ def _completion(name: str, members: list[Member], options: dict[str, bool]) -> s
     given = {key: value for key, value in options.items() if key != "slots"}
     named = "".join(f", {key}={value}" for key, value in given.items())
     return f"complete_({name}, {{{kinds}}}, {{{values}}}{named})  # type: ignore"
+
+
+def _constant_edits(text: Text, tree: ast.Module) -> Iterator[Edit]:
+    """Declare as final what the module names once, in capitals or with its type, and no function sets again."""
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and not _is_read(node)]
+    names += [name for node in ast.walk(tree) if isinstance(node, ast.Global) for name in node.names]
+    once = {name for name, count in Counter(names).items() if count == 1}
+    for statement in tree.body:
+        if isinstance(statement, ast.AnnAssign) and _is_constant(statement.target, statement.value, once):
+            annotation = text.part(statement.annotation)
+            if not annotation.text.startswith("Final"):
+                yield Edit(start=annotation.start, end=annotation.end, text=f"Final_[{annotation.text}]")
+        elif isinstance(statement, ast.Assign):
+            yield from _assigned_edits(text, statement, once)
+
+
+def _assigned_edits(text: Text, statement: ast.Assign, once: set[str]) -> Iterator[Edit]:
+    target = statement.targets[0]
+    pairs = [(target, statement.value)]
+    if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+        pairs = list(zip(target.elts, statement.value.elts, strict=True))
+    if not all(_is_constant(name, value, once) and _is_capital(name) for name, value in pairs):
+        return
+    if len(pairs) == 1:
+        at = text.part(target).end
+        yield Edit(start=at, end=at, text=": Final_")
+        return
+    part = text.part(statement)
+    lines = [f"{ast.unparse(name)}: Final_ = {ast.unparse(value)}" for name, value in pairs]
+    yield Edit(start=part.start, end=part.end, text="; ".join(lines) + "\n" * part.text.count("\n"))
+
+
+def _is_constant(name: ast.expr, value: ast.expr | None, once: set[str]) -> bool:
+    """Whether a name of the module is a constant. A tuple is none: mypyc would make it again wherever it is read."""
+    if not isinstance(name, ast.Name) or name.id not in once or value is None or isinstance(value, ast.Tuple):
+        return False
+    return not (isinstance(value, ast.Call) and ast.unparse(value.func) in _TYPE_VARIABLES)
+
+
+def _is_capital(name: ast.expr) -> bool:
+    return isinstance(name, ast.Name) and _CONSTANT.fullmatch(name.id) is not None
+
+
+def _is_read(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)
+
+
+def _maker_edits(text: Text, tree: ast.Module) -> Iterator[Edit]:
+    """Call the class where the source calls its `maker`, which only interpreted classes need."""
+    kinds: dict[str, str] = {}
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign):
+            target, value = statement.targets[0], statement.value
+            names = target.elts if isinstance(target, ast.Tuple) else [target]
+            values = value.elts if isinstance(value, ast.Tuple) else [value]
+            for name, each in zip(names, values, strict=False):
+                if isinstance(each, ast.Call) and ast.unparse(each.func) == "maker":
+                    kinds[ast.unparse(name)] = ast.unparse(each.args[0])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and _is_read(node) and node.id in kinds:
+            part = text.part(node)
+            yield Edit(start=part.start, end=part.end, text=kinds[node.id])
 
 
 def _handler_edits(text: Text, function: ast.AST) -> Iterator[Edit]:
