@@ -22,6 +22,8 @@ LARGE_RECORD_BYTES: Final = 1 << 16
 # No number takes more.
 _LONGEST_VARINT: Final = 10
 _HEADERS_IN_A_SLICE: Final = 4096
+# Frames and blocks that unpack to nothing.
+_EMPTY_IN_A_SLICE: Final = 64
 
 # Ends a slice of work.
 Slices = Generator[None, None, None]
@@ -49,7 +51,7 @@ class RecordStream:
         self._left = 0
 
     def read_more(self) -> bool:
-        """Reads the next piece. Returns False at the end. Raises what unpacking raises."""
+        """Reads the next piece, which may be empty. Returns False at the end. Raises what unpacking raises."""
         piece = next(self._pieces, None)
         if piece is None:
             return False
@@ -101,19 +103,24 @@ class RecordStream:
 
     def walk_large(self) -> Generator[None, None, LargeRecord]:
         """Walks over the next record, which is large, and checks its structure. Raises InvalidRecord."""
-        timestamp_delta, offset_delta = self.begin_large()
-        key_bytes = self._number()
+        timestamp_delta, offset_delta = yield from self.begin_large()
+        key_bytes = yield from self._number_ahead()
         yield from self._skip(key_bytes)
-        yield from self._skip(self._number())
-        count = self._number()
+        value_bytes = yield from self._number_ahead()
+        yield from self._skip(value_bytes)
+        count = yield from self._number_ahead()
         # Each header takes at least two bytes: a greater count is damage and must not start a long loop.
         if not 0 <= count <= self._left:
             raise InvalidRecord(f"a record states {count} headers, but has {self._left} bytes left")
         for index in range(count):
+            if not self._has_number:
+                yield from self._read_ahead()
             name_bytes = self._number()
             if name_bytes < 0:
                 raise InvalidRecord(f"the key of a header has an impossible size of {name_bytes} bytes")
             yield from self._skip(name_bytes)
+            if not self._has_number:
+                yield from self._read_ahead()
             yield from self._skip(self._number())
             if index % _HEADERS_IN_A_SLICE == 0:
                 yield
@@ -121,17 +128,19 @@ class RecordStream:
             raise InvalidRecord(f"{self._left} bytes remain after the fields of a record")
         return LargeRecord(timestamp_delta, offset_delta, key_bytes >= 0)
 
-    def begin_large(self) -> tuple[int, int]:
+    def begin_large(self) -> Generator[None, None, tuple[int, int]]:
         """Takes length, attributes and deltas of the next record. Returns its timestamp and offset delta.
 
         `left_of_large` follows. Raises InvalidRecord.
         """
         assert self._left == 0, self._left
-        self._read_ahead()
+        yield from self._read_ahead()
         self._left, self._at = _length_at(self._rest, self._at)
         # The attributes.
         self._take(1)
-        return self._number(is_long=True), self._number()
+        timestamp_delta = yield from self._number_ahead(is_long=True)
+        offset_delta = yield from self._number_ahead()
+        return timestamp_delta, offset_delta
 
     @property
     def large_bytes_left(self) -> int:
@@ -147,8 +156,12 @@ class RecordStream:
             self._take(len(piece))
             yield piece
 
+    def _number_ahead(self, *, is_long: bool = False) -> Generator[None, None, int]:
+        yield from self._read_ahead()
+        return self._number(is_long=is_long)
+
     def _number(self, *, is_long: bool = False) -> int:
-        self._read_ahead()
+        """Takes a number, for which enough was read ahead."""
         try:
             number, end = (read_varlong if is_long else read_varint)(self._rest, self._at)
         except IndexError as error:
@@ -156,9 +169,14 @@ class RecordStream:
         self._take(end - self._at)
         return number
 
-    def _read_ahead(self) -> None:
-        while len(self._rest) - self._at < _LONGEST_VARINT and self.read_more():
-            pass
+    @property
+    def _has_number(self) -> bool:
+        return len(self._rest) - self._at >= _LONGEST_VARINT
+
+    def _read_ahead(self) -> Slices:
+        """Reads until a number is whole, or the pieces end."""
+        while not self._has_number and self.read_more():
+            yield
 
     def _skip(self, size: int) -> Slices:
         """Takes a field of that size, of which a negative one is null."""
@@ -231,12 +249,20 @@ def _decode_stream(
             left -= 1
         elif not stream.read_more():
             raise InvalidRecord("the records end early")
-    if not stream.is_at_end or stream.read_more():
+    while stream.is_at_end and stream.read_more():
+        pass
+    if not stream.is_at_end:
         raise InvalidRecord(f"bytes remain after {record_count} records")
 
 
 def _cut(pieces: Iterable[Buffer]) -> Iterator[bytes]:
+    """Yields the bytes of the pieces, and an empty piece for every few that are empty: those are work, too."""
+    empty_count = 0
     for piece in pieces:
+        if not piece:
+            empty_count += 1
+            if empty_count % _EMPTY_IN_A_SLICE == 0:
+                yield b""
         for start in range(0, len(piece), PIECE_BYTES):
             yield bytes(piece[start : start + PIECE_BYTES])
 
