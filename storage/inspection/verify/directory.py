@@ -108,6 +108,16 @@ def _check_folders(
             yield Problem(path=path, position=None, rule="LL6", message=message)
         elif file_system.stat(path).is_directory:
             yield from _check_folder(path, name)
+        elif _is_name_of_partition(name):
+            message = "the name of a partition, but no directory: its log cannot be made"
+            yield Problem(path=path, position=None, rule="LL3", message=message)
+
+
+def _is_name_of_partition(name: str) -> bool:
+    try:
+        return not parse_directory_name(name).suffix
+    except BadDirectoryName:
+        return False
 
 
 def _check_folder(path: str, name: str) -> Iterator[Problem]:

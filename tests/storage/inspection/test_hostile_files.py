@@ -211,3 +211,16 @@ def test_verify_of_a_directory_ends_with_json_whatever_is_in_it(directory: Path)
     result = CliRunner().invoke(log_group, ["verify", str(directory), "--json"])
     assert result.exit_code != 0 and "regular file" in result.output
     assert json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "garbage"])
+def test_ll3_verify_names_what_keeps_a_partition_from_its_directory(directory: Path, kind: str) -> None:
+    shutil.rmtree(directory / "t-0")
+    KINDS[kind](directory / "t-0")
+    (directory / "notes").touch()
+    result = CliRunner().invoke(log_group, ["verify", str(directory)])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "t-0: the name of a partition, but no directory: its log cannot be made [LL3]",
+        "0 partitions, 1 problems",
+    ]
