@@ -30,6 +30,7 @@ from storage.batch.format import (
     SIZE_FIELD,
     SIZE_FIELD_AT,
 )
+from storage.batch.record_stream import HOLDING_HEADS
 from storage.codec.buffer import Buffer
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.disk.filesystem import FileSystem, OpenMode, ReadMap, basename, join
@@ -541,12 +542,15 @@ def _place_of(batch: RecordBatch) -> LogOffsetPosition:
 
 
 def decoded(batch: RecordBatch, most_bytes: int | None) -> Iterator[Record]:
-    """The records of the batch. Raises ReadTakesLong if they have more than `most_bytes`."""
+    """The records of the batch, of a large one its beginnings.
+
+    Raises ReadTakesLong if they have more than `most_bytes`.
+    """
     if most_bytes is None:
-        return batch.records()
+        return batch.records(take_large=HOLDING_HEADS)
     if batch.size_bytes > most_bytes:
         raise ReadTakesLong(f"a batch of {batch.size_bytes} bytes")
     try:
-        return batch.records(most_bytes)
+        return batch.records(most_bytes, take_large=HOLDING_HEADS)
     except UnpacksTooFar as error:
         raise ReadTakesLong(f"a batch that unpacks to more than {most_bytes} bytes") from error
