@@ -292,9 +292,9 @@ async def run_node(arguments: Arguments) -> int:
     except BlockingIOError:
         return _failed(f"{arguments.directories[0]} is in use by another process", 2)
     except (StorageError, OSError) as error:
-        reason = reason_of(error) if isinstance(error, OSError) else str(error)
-        if is_disk_error(error):
-            # The reason names the file and the system's error: where in the code it was met adds nothing.
+        reason = reason_of(error) if isinstance(error, OSError) else " ".join(str(error).split())
+        if isinstance(error, StorageError) or is_disk_error(error):
+            # The reason names the file and what is wrong with it: where in the code it was met adds nothing.
             logger.error("the node could not start: reason=%s", reason)
             return _failed(reason, 2)
         logger.exception("the node could not start")
