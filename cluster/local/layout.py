@@ -165,12 +165,19 @@ class ClusterSpec:
         }
         write_own(self.data / "cluster.json", json.dumps(record, indent=2) + "\n")
 
-    def check_knows_logs(self) -> None:
-        """Raises UnusableInput if none of the last run's log directories is given: every log would seem deleted."""
+    def check_knows_logs(self, say: Callable[[str], None]) -> None:
+        """Raises UnusableInput if none of the last run's log directories is given: every log would seem deleted.
+
+        `say` is told if the file of the last run does not name them.
+        """
+        path = self.data / "cluster.json"
         try:
-            record = json.loads(read_own(self.data / "cluster.json"))
-            before = [str(path) for path in record.get("log_dirs", [str(self.data)])]
+            record = json.loads(read_own(path))
+            before = [str(each) for each in record.get("log_dirs", [str(self.data)])]
+        except FileNotFoundError:
+            return
         except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+            say(f"{path} is damaged: that --log-dirs keeps a directory of the last run is not checked")
             return
         if not set(before) & set(self.roots):
             raise UnusableInput(

@@ -118,9 +118,11 @@ def test_a_node_whose_process_id_cannot_be_written_ends_with_one_line(
 
 @pytest.mark.parametrize("text", [*TEXTS, '{"log_dirs": 5}', '{"log_dirs": null}'])
 def test_the_record_of_a_run_that_says_nothing_keeps_no_up_from_starting(tmp_path: Path, text: str) -> None:
-    (tmp_path / "cluster.json").write_text(text)
-    with prepared(replace(SPEC, data=tmp_path), lambda line: None):
-        assert json.loads((tmp_path / "cluster.json").read_text())["nodes"] == 1
+    path, said = tmp_path / "cluster.json", list[str]()
+    path.write_text(text)
+    with prepared(replace(SPEC, data=tmp_path), said.append):
+        assert json.loads(path.read_text())["nodes"] == 1
+    assert said == [f"{path} is damaged: that --log-dirs keeps a directory of the last run is not checked"]
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "device", "directory", "loop of links"])
