@@ -114,7 +114,10 @@ class FileRecords:
     ) -> None:
         assert preallocate_bytes >= 0, (path, preallocate_bytes)
         self._file_system = file_system
-        mode = OpenMode.READ if read_only else OpenMode.CREATE
+        # A name that was listed may be a link, whose target must not be made.
+        mode = OpenMode.WRITE if file_already_exists else OpenMode.CREATE
+        if read_only:
+            mode = OpenMode.READ
         self._file = file_system.open(path, mode, can_rest=True)
         self._path = path
         self._read_only = read_only
