@@ -79,7 +79,7 @@ class ControlServer:
                 answer = await self._answer(str(asked["command"]), asked.get("node"), waits)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
-        except (ValueError, KeyError, TypeError, OSError):
+        except (ValueError, KeyError, TypeError, OSError, OverflowError, RecursionError):
             # The caller is not `replog nodes`, or has left: it gets no answer.
             pass
         finally:

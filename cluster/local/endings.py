@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+from storage.disk.filesystem import OpenMode
+from storage.disk.os_filesystem import OsFileSystem
+
 _TAIL_BYTES = 4096
 _MOST_CHARACTERS = 300
 
@@ -31,16 +34,21 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def _tail(path: Path, start: int) -> bytes:
+    file = OsFileSystem().open(str(path), OpenMode.READ)
+    try:
+        return file.read_at(max(start, file.size() - _TAIL_BYTES), _TAIL_BYTES)
+    finally:
+        file.close()
+
+
 def last_line(path: Path, start: int) -> str:
     """Returns the last line of `path` from the byte `start` on that is not blank, cut if long; empty if there is none.
 
     A log that cannot be read has none.
     """
     try:
-        with path.open("rb") as file:
-            end = file.seek(0, 2)
-            file.seek(max(start, end - _TAIL_BYTES))
-            lines = file.read(_TAIL_BYTES).decode(errors="replace").splitlines()
+        lines = _tail(path, start).decode(errors="replace").splitlines()
     except OSError:
         return ""
     line = next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -21,11 +21,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from cluster.core.messages import CONTROLLER_ID
+from cluster.local.own_files import read_own, write_own
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 19092
 CONTROLLER_PORT_DISTANCE = 1000
 MAX_NODES = 99
+MAX_PORT = 65_535
+_MOST_PID = (1 << 31) - 1
 
 
 class UnusableInput(Exception):
@@ -89,7 +92,7 @@ class ClusterSpec:
         if not 1 <= self.nodes <= MAX_NODES:
             raise UnusableInput(f"--nodes {self.nodes}: must be 1 to {MAX_NODES}")
         for port in self.ports:
-            if not 0 <= port <= 65_535:
+            if not 0 <= port <= MAX_PORT:
                 raise UnusableInput(f"port {port}: must be 1 to 65535, or 0 for any that is free")
         if self.controller_port and self.controller_port in self.broker_ports:
             raise UnusableInput(f"controller port {self.controller_port} is also a broker's port")
@@ -160,14 +163,21 @@ class ClusterSpec:
             "log_dirs": self.roots,
             "metadata_log_dir": None if self.metadata_log_dir is None else str(self.metadata_log_dir),
         }
-        (self.data / "cluster.json").write_text(json.dumps(record, indent=2) + "\n")
+        write_own(self.data / "cluster.json", json.dumps(record, indent=2) + "\n")
 
-    def check_knows_logs(self) -> None:
-        """Raises UnusableInput if none of the last run's log directories is given: every log would seem deleted."""
+    def check_knows_logs(self, say: Callable[[str], None]) -> None:
+        """Raises UnusableInput if none of the last run's log directories is given: every log would seem deleted.
+
+        `say` is told if the file of the last run does not name them.
+        """
+        path = self.data / "cluster.json"
         try:
-            record = json.loads((self.data / "cluster.json").read_text())
-            before = [str(path) for path in record.get("log_dirs", [str(self.data)])]
-        except (OSError, ValueError, AttributeError, TypeError):
+            record = json.loads(read_own(path))
+            before = [str(each) for each in record.get("log_dirs", [str(self.data)])]
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+            say(f"{path} is damaged: that --log-dirs keeps a directory of the last run is not checked")
             return
         if not set(before) & set(self.roots):
             raise UnusableInput(
@@ -184,7 +194,10 @@ class Control:
     token: str
 
     def save(self, data: Path) -> None:
-        descriptor = os.open(control_path(data), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        """Writes a new file: one that was there, of whatever kind, might be readable for others. Raises OSError."""
+        path = control_path(data)
+        path.unlink(missing_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump(asdict(self), file)
 
@@ -192,9 +205,12 @@ class Control:
     def load(data: Path) -> Control:
         """Reads the port and token of the `up` that runs on `data`. Raises UnusableInput when none does."""
         try:
-            record = json.loads(control_path(data).read_text())
-            return Control(port=int(record["port"]), token=str(record["token"]))
-        except (OSError, ValueError, KeyError) as error:
+            record = json.loads(read_own(control_path(data)))
+            port, token = record["port"], str(record["token"])
+            if type(port) is not int or not 0 < port <= MAX_PORT:
+                raise ValueError(port)
+            return Control(port=port, token=token)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise UnusableInput(f"no cluster is running on {data}") from error
 
 
@@ -203,7 +219,9 @@ def control_path(data: Path) -> Path:
 
 
 def read_pid(path: Path) -> int | None:
+    """Returns the process id in a file; None where there is none. A signal to 0 or less would be one to many."""
     try:
-        return int(path.read_text())
+        pid = int(read_own(path))
     except (OSError, ValueError):
         return None
+    return pid if 0 < pid <= _MOST_PID else None

@@ -26,6 +26,7 @@ from cluster.core.controller.config import ControllerConfig
 from cluster.core.effects import Effect, Observe
 from cluster.core.messages import CONTROLLER_ID
 from cluster.local.layout import UnusableInput
+from cluster.local.own_files import write_own
 from cluster.local.properties import configured
 from cluster.local.start_recovery import recover_before_start
 from cluster.local.tuning import ShortCollections, keep_freed_memory, loop_factory
@@ -194,8 +195,8 @@ def report_event(event: str, **fields: object) -> None:
 
 @contextlib.contextmanager
 def pid_file(path: Path) -> Iterator[None]:
-    """Writes this process's id to `path` and deletes the file at the end of the block."""
-    path.write_text(f"{os.getpid()}\n")
+    """Writes this process's id to `path` and deletes the file at the end of the block. Raises OSError."""
+    write_own(path, f"{os.getpid()}\n")
     try:
         yield
     finally:
@@ -291,9 +292,9 @@ async def run_node(arguments: Arguments) -> int:
     except BlockingIOError:
         return _failed(f"{arguments.directories[0]} is in use by another process", 2)
     except (StorageError, OSError) as error:
-        reason = reason_of(error) if isinstance(error, OSError) else str(error)
-        if is_disk_error(error):
-            # The reason names the file and the system's error: where in the code it was met adds nothing.
+        reason = reason_of(error) if isinstance(error, OSError) else " ".join(str(error).split())
+        if isinstance(error, StorageError) or is_disk_error(error):
+            # The reason names the file and what is wrong with it: where in the code it was met adds nothing.
             logger.error("the node could not start: reason=%s", reason)
             return _failed(reason, 2)
         logger.exception("the node could not start")

@@ -13,6 +13,7 @@ from typing import final
 from rich.console import Console
 
 from cluster.local.layout import HOST
+from cluster.local.own_files import open_output
 from cluster.local.supervisor import ManagedNode, Supervisor
 from cluster.local.waits import patience
 
@@ -74,7 +75,7 @@ class Report:
             nodes = [describe(node) for node in supervisor.nodes]
             servers = ",".join(f"{HOST}:{port}" for port in supervisor.spec.broker_ports)
             told = json.dumps({"event": "ready", "bootstrap_server": servers, "nodes": nodes})
-        log = None if self._log is None else self._log.open("ab")
+        log = None if self._log is None else open_output(self._log)
         sys.stdout.write(told + "\n")
         sys.stdout.flush()
         if log is not None:

@@ -20,6 +20,7 @@ from typing import final
 
 from cluster.local.endings import how_it_ended
 from cluster.local.layout import HOST, ClusterSpec, NodeSpec
+from cluster.local.own_files import open_output
 from cluster.local.waits import ManyWaits, Waits
 
 STATES = ("stopped", "starting", "ready", "failed", "dead")
@@ -157,7 +158,7 @@ class Supervisor:
         node.changed.clear()
         node.is_stopping = False
         node.parting = ""
-        with spec.output_path.open("ab") as output:
+        with open_output(spec.output_path) as output:
             node.log_start = output.tell()
             node.process = await asyncio.create_subprocess_exec(
                 *self._command(spec),

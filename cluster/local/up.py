@@ -45,7 +45,7 @@ def prepared(spec: ClusterSpec, say: Say) -> Iterator[ClusterSpec]:
         _remove_directories(made)
         raise UnusableInput(f"{spec.data} is not writable: {error.strerror}") from error
     try:
-        spec.check_knows_logs()
+        spec.check_knows_logs(say)
         spec = spec.with_free_ports(free_ports)
         spec.save()
         yield spec

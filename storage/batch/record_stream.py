@@ -7,11 +7,13 @@ held whole: a batch of a few kilobytes may hold one record of 100 MiB, or of ten
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
+from io import BytesIO
 from itertools import chain
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeVar, final
 
-from storage.batch.record import NO_SEQUENCE, Record, decode_records
+from storage.batch.record import MAX_INT32, NO_SEQUENCE, Header, Record, decode_records, encode_record
 from storage.codec.buffer import Buffer
+from storage.codec.utf8 import decode_utf8
 from storage.codec.varint import read_varint, read_varlong
 from storage.errors import InvalidRecord
 
@@ -22,17 +24,50 @@ LARGE_RECORD_BYTES: Final = 1 << 16
 # No number takes more.
 _LONGEST_VARINT: Final = 10
 _HEADERS_IN_A_SLICE: Final = 4096
+# Frames and blocks that unpack to nothing.
+_EMPTY_IN_A_SLICE: Final = 64
 
 # Ends a slice of work.
 Slices = Generator[None, None, None]
+Result = TypeVar("Result")
+
+
+class Held(NamedTuple):
+    """How much of a large record whoever reads it holds: so many first bytes of its key and of its value."""
+
+    key_bytes: int
+    value_bytes: int
+    header_keys: bool
+    # With the keys only.
+    header_values: bool = False
+
+
+_NOTHING: Final = Held(0, 0, header_keys=False)
+_ALL: Final = Held(MAX_INT32, MAX_INT32, header_keys=True, header_values=True)
 
 
 class LargeRecord(NamedTuple):
-    """What a leader must know of a record that it does not hold."""
+    """A large record as a walk finds it: a negative size is null; key, value and headers as far as they are held."""
 
     timestamp_delta: int
     offset_delta: int
-    has_key: bool
+    key_size: int
+    value_size: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+    @property
+    def has_key(self) -> bool:
+        return self.key_size >= 0
+
+
+@final
+class CutRecord(Record):
+    """A large record of which only a part is held; `key_size` and `value_size` are those of the whole, -1 for null."""
+
+    key_size: int
+    value_size: int
 
 
 @final
@@ -49,7 +84,7 @@ class RecordStream:
         self._left = 0
 
     def read_more(self) -> bool:
-        """Reads the next piece. Returns False at the end. Raises what unpacking raises."""
+        """Reads the next piece, which may be empty. Returns False at the end. Raises what unpacking raises."""
         piece = next(self._pieces, None)
         if piece is None:
             return False
@@ -80,58 +115,65 @@ class RecordStream:
         taken, self._at = rest[self._at : end], end
         return taken, count
 
-    def take_large(self) -> bytes:
-        """Takes the next record, which is large, as a whole. Raises InvalidRecord where the pieces end before."""
-        length, start = _length_at(self._rest, self._at)
-        size, parts = start + length - self._at, [self._rest[self._at :]]
-        held = len(parts[0])
-        while held < size:
-            piece = next(self._pieces, None)
-            if piece is None:
-                raise InvalidRecord("the records end early")
-            parts.append(piece)
-            held += len(piece)
-        left = held - size
-        self._rest, self._at = parts[-1], len(parts[-1]) - left
-        return b"".join(parts)[:size]
-
     def begins_large(self) -> bool:
         """Whether the next record is large, as far as was read. Raises InvalidRecord for a length that is no number."""
         return not self.is_at_end and _length_at(self._rest, self._at)[0] > LARGE_RECORD_BYTES
 
-    def walk_large(self) -> Generator[None, None, LargeRecord]:
+    def walk_large(self, held: Held = _NOTHING) -> Generator[None, None, LargeRecord]:
         """Walks over the next record, which is large, and checks its structure. Raises InvalidRecord."""
-        timestamp_delta, offset_delta = self.begin_large()
-        key_bytes = self._number()
-        yield from self._skip(key_bytes)
-        yield from self._skip(self._number())
-        count = self._number()
+        timestamp_delta, offset_delta = yield from self.begin_large()
+        key_size = yield from self._number_ahead()
+        key = yield from self._field(key_size, held.key_bytes)
+        value_size = yield from self._number_ahead()
+        value = yield from self._field(value_size, held.value_bytes)
+        headers = yield from self._headers(held)
+        if self._left:
+            raise InvalidRecord(f"{self._left} bytes remain after the fields of a record")
+        return LargeRecord(timestamp_delta, offset_delta, key_size, value_size, key, value, headers)
+
+    def _headers(self, held: Held) -> Generator[None, None, tuple[Header, ...]]:
+        count = yield from self._number_ahead()
         # Each header takes at least two bytes: a greater count is damage and must not start a long loop.
         if not 0 <= count <= self._left:
             raise InvalidRecord(f"a record states {count} headers, but has {self._left} bytes left")
+        headers: list[Header] = []
         for index in range(count):
+            if not self._has_number:
+                yield from self._read_ahead()
             name_bytes = self._number()
             if name_bytes < 0:
                 raise InvalidRecord(f"the key of a header has an impossible size of {name_bytes} bytes")
-            yield from self._skip(name_bytes)
-            yield from self._skip(self._number())
+            if held.header_keys:
+                headers.append((yield from self._header(name_bytes, held)))
+            else:
+                yield from self._skip(name_bytes)
+                if not self._has_number:
+                    yield from self._read_ahead()
+                yield from self._skip(self._number())
             if index % _HEADERS_IN_A_SLICE == 0:
                 yield
-        if self._left:
-            raise InvalidRecord(f"{self._left} bytes remain after the fields of a record")
-        return LargeRecord(timestamp_delta, offset_delta, key_bytes >= 0)
+        return tuple(headers)
 
-    def begin_large(self) -> tuple[int, int]:
+    def _header(self, name_bytes: int, held: Held) -> Generator[None, None, Header]:
+        name = yield from self._field(name_bytes, MAX_INT32)
+        assert name is not None, name_bytes
+        value_size = yield from self._number_ahead()
+        value = yield from self._field(value_size, MAX_INT32 if held.header_values else 0)
+        return decode_utf8(name), value
+
+    def begin_large(self) -> Generator[None, None, tuple[int, int]]:
         """Takes length, attributes and deltas of the next record. Returns its timestamp and offset delta.
 
         `left_of_large` follows. Raises InvalidRecord.
         """
         assert self._left == 0, self._left
-        self._read_ahead()
+        yield from self._read_ahead()
         self._left, self._at = _length_at(self._rest, self._at)
         # The attributes.
         self._take(1)
-        return self._number(is_long=True), self._number()
+        timestamp_delta = yield from self._number_ahead(is_long=True)
+        offset_delta = yield from self._number_ahead()
+        return timestamp_delta, offset_delta
 
     @property
     def large_bytes_left(self) -> int:
@@ -147,8 +189,12 @@ class RecordStream:
             self._take(len(piece))
             yield piece
 
+    def _number_ahead(self, *, is_long: bool = False) -> Generator[None, None, int]:
+        yield from self._read_ahead()
+        return self._number(is_long=is_long)
+
     def _number(self, *, is_long: bool = False) -> int:
-        self._read_ahead()
+        """Takes a number, for which enough was read ahead."""
         try:
             number, end = (read_varlong if is_long else read_varint)(self._rest, self._at)
         except IndexError as error:
@@ -156,20 +202,35 @@ class RecordStream:
         self._take(end - self._at)
         return number
 
-    def _read_ahead(self) -> None:
-        while len(self._rest) - self._at < _LONGEST_VARINT and self.read_more():
-            pass
+    @property
+    def _has_number(self) -> bool:
+        return len(self._rest) - self._at >= _LONGEST_VARINT
 
-    def _skip(self, size: int) -> Slices:
+    def _read_ahead(self) -> Slices:
+        """Reads until a number is whole, or the pieces end."""
+        while not self._has_number and self.read_more():
+            yield
+
+    def _field(self, size: int, most_bytes: int) -> Generator[None, None, bytes | None]:
+        """Takes a field of that size, of which a negative one is null. Returns at most `most_bytes` of it."""
+        # Its value takes over the bytes that were written, without a copy.
+        held, held_bytes = BytesIO(), min(size, most_bytes)
+        yield from self._skip(held_bytes, held)
+        yield from self._skip(size - held_bytes)
+        return None if size < 0 else held.getvalue()
+
+    def _skip(self, size: int, into: BytesIO | None = None) -> Slices:
         """Takes a field of that size, of which a negative one is null."""
         while size > 0:
             if self.is_at_end:
                 if not self.read_more():
                     raise InvalidRecord("the records end early")
                 yield
-            part = min(size, len(self._rest) - self._at)
+            part, start = min(size, len(self._rest) - self._at), self._at
             self._take(part)
             size -= part
+            if into is not None:
+                into.write(memoryview(self._rest)[start : self._at])
 
     def _take(self, size: int) -> None:
         if size > self._left:
@@ -180,6 +241,45 @@ class RecordStream:
         self._left -= size
 
 
+# Decodes so many records, which fill the bytes.
+Decode = Callable[[bytes, int], Iterator[Record]]
+# Takes the large record that is next. Returns what is to be yielded in its place.
+TakeLarge = Callable[[RecordStream, Decode], Iterable[Record]]
+
+
+def holding(held: Held) -> TakeLarge:
+    """Returns what decodes a large record as far as it is held: to a CutRecord, unless all is."""
+
+    def take(stream: RecordStream, decode: Decode) -> Iterable[Record]:
+        large = result_of(stream.walk_large(held))
+        (bare,) = decode(encode_record(large.offset_delta, large.timestamp_delta, None, None), 1)
+        record = bare._replace(key=large.key, value=large.value, headers=large.headers)
+        if held == _ALL:
+            return (record,)
+        cut = CutRecord(*record)
+        cut.key_size, cut.value_size = max(large.key_size, -1), max(large.value_size, -1)
+        return (cut,)
+
+    return take
+
+
+def result_of(slices: Generator[None, None, Result]) -> Result:
+    """Run all slices at once. Returns their result."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+
+
+HOLDING_ALL: Final = holding(_ALL)
+# Enough of a control record, whatever follows.
+HOLDING_HEADS: Final = holding(Held(64, 64, header_keys=False))
+HOLDING_HEADER_KEYS: Final = holding(Held(64, 64, header_keys=True))
+HOLDING_KEYS: Final = holding(Held(MAX_INT32, 0, header_keys=False))
+
+
 def decode_pieces(
     pieces: Iterator[Buffer],
     record_count: int,
@@ -188,8 +288,9 @@ def decode_pieces(
     base_timestamp: int,
     base_sequence: int = NO_SEQUENCE,
     log_append_time_ms: int | None = None,
+    take_large: TakeLarge = HOLDING_ALL,
 ) -> Iterator[Record]:
-    """Decode what `decode_records` decodes, from pieces that are not held: only a large record is.
+    """Decode what `decode_records` decodes, from pieces that are not held. Large records are left to `take_large`.
 
     Raises what it raises, and what unpacking raises, when the iteration reaches it; at once for a negative count.
     """
@@ -214,11 +315,11 @@ def decode_pieces(
 
     if is_whole or record_count < 0:
         return decode(b"".join(head), record_count)
-    return _decode_stream(RecordStream(chain(head, pieces)), record_count, decode)
+    return _decode_stream(RecordStream(chain(head, pieces)), record_count, decode, take_large)
 
 
 def _decode_stream(
-    stream: RecordStream, record_count: int, decode: Callable[[bytes, int], Iterator[Record]]
+    stream: RecordStream, record_count: int, decode: Decode, take_large: TakeLarge
 ) -> Iterator[Record]:
     left = record_count
     while left:
@@ -227,16 +328,24 @@ def _decode_stream(
             yield from decode(chunk, count)
             left -= count
         elif stream.begins_large():
-            yield from decode(stream.take_large(), 1)
+            yield from take_large(stream, decode)
             left -= 1
         elif not stream.read_more():
             raise InvalidRecord("the records end early")
-    if not stream.is_at_end or stream.read_more():
+    while stream.is_at_end and stream.read_more():
+        pass
+    if not stream.is_at_end:
         raise InvalidRecord(f"bytes remain after {record_count} records")
 
 
 def _cut(pieces: Iterable[Buffer]) -> Iterator[bytes]:
+    """Yields the bytes of the pieces, and an empty piece for every few that are empty: those are work, too."""
+    empty_count = 0
     for piece in pieces:
+        if not piece:
+            empty_count += 1
+            if empty_count % _EMPTY_IN_A_SLICE == 0:
+                yield b""
         for start in range(0, len(piece), PIECE_BYTES):
             yield bytes(piece[start : start + PIECE_BYTES])
 

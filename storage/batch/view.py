@@ -47,7 +47,7 @@ from storage.batch.record import (
     Record,
     add_to_sequence,
 )
-from storage.batch.record_stream import decode_pieces
+from storage.batch.record_stream import HOLDING_ALL, TakeLarge, decode_pieces
 from storage.codec.buffer import Buffer
 from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, unpack
 from storage.codec.crc32c import crc32c
@@ -231,10 +231,16 @@ class RecordBatch:
             )
         raise CorruptBatch(path or "batch", self.position if file_position is None else file_position, reason)
 
-    def records(self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Iterator[Record]:
+    def records(
+        self,
+        decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+        *,
+        take_large: TakeLarge = HOLDING_ALL,
+    ) -> Iterator[Record]:
         """Decode the records, with absolute offsets, timestamps and sequences; the caller checks the checksum first.
 
-        Records that unpack to very much are decoded piece by piece, and never held together.
+        Records that unpack to very much are decoded piece by piece, and never held together; `take_large` decides how
+        much of a large record of magic 2 is held.
 
         Raises InvalidRecord, UnsupportedCompression, and for a wrapper of magic 0 and 1 CorruptBatch.
         """
@@ -255,6 +261,7 @@ class RecordBatch:
             base_timestamp=self.base_timestamp,
             base_sequence=self.base_sequence,
             log_append_time_ms=self.max_timestamp if self.attributes & LOG_APPEND_TIME_FLAG else None,
+            take_large=take_large,
         )
 
     def messages(self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Iterator[LegacyMessage]:

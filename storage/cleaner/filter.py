@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
 from typing import Final, NamedTuple, final
 
-from storage.batch import Record, RecordBatch
+from storage.batch import RecordBatch
 from storage.batch.format import CONTROL_FLAG, CURRENT_MAGIC, TRANSACTIONAL_FLAG
 from storage.cleaner.chunks import batches_in
 from storage.cleaner.keys import (
     MOST_KEYS_AT_ONCE,
     MOST_RECORDS_AT_ONCE,
     RecordKey,
-    key_of,
     portions_of_keys,
     read_keys,
 )
@@ -199,7 +197,7 @@ class RecordFilter:
             result.add(empty_batch(batch), batch.last_offset)
 
     def _filter_portions(self, batch: RecordBatch, verdict: Verdict, result: FilteredChunk) -> None:
-        """Filter a batch of very many records, which are read twice and never held together."""
+        """Filter a batch of very many records, which are read up to three times and never held together."""
         kept_count, lacks_value, stats = 0, False, self._stats
         for keys in portions_of_keys(batch):
             kept = self._keep(batch, verdict, keys)
@@ -218,17 +216,16 @@ class RecordFilter:
             if needs_horizon:
                 horizon_ms = self._now_ms + self._delete_retention_ms
             without_key = stats.records_without_key
-            data = rebuild_from(batch, self._kept_records(batch, verdict), horizon_ms)
+            are_kept = self._are_kept(batch, verdict)
+            data = rebuild_from(batch, lambda _: next(are_kept), horizon_ms)
             # They were counted by the first reading.
             stats.records_without_key = without_key
             result.add(data, RecordBatch(data, 0, len(data)).last_offset)
 
-    def _kept_records(self, batch: RecordBatch, verdict: Verdict) -> Iterator[Record]:
-        records = batch.records()
-        while portion := list(islice(records, MOST_KEYS_AT_ONCE)):
-            kept = self._keep(batch, verdict, [key_of(record) for record in portion])
-            wanted = {offset for offset, _, _ in kept}
-            yield from (record for record in portion if record.offset in wanted)
+    def _are_kept(self, batch: RecordBatch, verdict: Verdict) -> Iterator[bool]:
+        for keys in portions_of_keys(batch):
+            wanted = {offset for offset, _, _ in self._keep(batch, verdict, keys)}
+            yield from (offset in wanted for offset, _, _ in keys)
 
     def _copy(self, batch: RecordBatch, result: FilteredChunk) -> None:
         part = memoryview(batch.buffer)[batch.start : batch.start + batch.size_bytes]

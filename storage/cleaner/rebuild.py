@@ -6,8 +6,8 @@ offsets (T48). Kafka: MemoryRecords.buildRetainedRecordsInto, DefaultRecordBatch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, final
 
 from storage.batch import RecordBatch
 from storage.batch.format import (
@@ -24,8 +24,10 @@ from storage.batch.format import (
 )
 from storage.batch.legacy.builder import build_message_set
 from storage.batch.record import NO_TIMESTAMP, Record, encode_record
+from storage.batch.record_stream import Decode, RecordStream, result_of
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.codec.packing import packed_stream
+from storage.codec.varint import encode_varint, encode_varlong
 from storage.errors import StorageError
 
 # As much is handed to the codec at once.
@@ -46,34 +48,82 @@ def rebuild_batch(batch: RecordBatch, kept_offsets: Iterable[int], delete_horizo
     A batch of magic 2 keeps its last offset. A delete horizon, the batch's own or a new one, replaces the header's base
     timestamp, and the timestamp deltas are relative to it (T7). Raises what `RecordBatch.records` raises.
     """
-    wanted = frozenset(kept_offsets)
-    kept = filter(lambda record: record.offset in wanted, batch.records())
-    return rebuild_from(batch, kept, delete_horizon_ms)
+    return rebuild_from(batch, frozenset(kept_offsets).__contains__, delete_horizon_ms)
 
 
-def rebuild_from(batch: RecordBatch, kept: Iterator[Record], delete_horizon_ms: int | None) -> bytes:
-    """Rebuild `batch` with only the records `kept`, at least one, which of magic 2 are not held (CL18)."""
+def rebuild_from(batch: RecordBatch, is_kept: Callable[[int], bool], delete_horizon_ms: int | None) -> bytes:
+    """Rebuild `batch` with only the records whose offsets are kept, at least one; it is asked for each in order, once.
+
+    Records of magic 2 are not held (CL18).
+    """
     if batch.magic < CURRENT_MAGIC:
         assert delete_horizon_ms is None, batch
-        return _rebuild_messages(batch, list(kept))
-    stream, pending = packed_stream(batch.compression), bytearray()
-    base_timestamp, max_timestamp, count = delete_horizon_ms, NO_TIMESTAMP, 0
-    for offset, timestamp, key, value, headers, _ in kept:
-        base_timestamp = timestamp if base_timestamp is None else base_timestamp
-        max_timestamp, count = max(max_timestamp, timestamp), count + 1
-        pending += encode_record(offset - batch.base_offset, timestamp - base_timestamp, key, value, headers)
-        if len(pending) >= _PENDING_BYTES:
-            stream.write(pending)
-            pending = bytearray()
-    assert base_timestamp is not None and count > 0, batch
-    stream.write(pending)
-    stream.finish()
-    if batch.attributes & LOG_APPEND_TIME_FLAG:
-        max_timestamp = batch.max_timestamp
-    attributes = batch.attributes & (_KEPT_FLAGS | CODEC_MASK)
-    if delete_horizon_ms is not None:
-        attributes |= DELETE_HORIZON_FLAG
-    return _pack(batch, attributes, base_timestamp, max_timestamp, count, bytes(stream.output))
+        return _rebuild_messages(batch, [record for record in batch.records() if is_kept(record.offset)])
+    rebuilt = _Rebuilt(batch, is_kept, delete_horizon_ms)
+    for record in batch.records(take_large=rebuilt.take_large):
+        rebuilt.append(record)
+    return rebuilt.build()
+
+
+@final
+class _Rebuilt:
+    """A batch of magic 2 that is built of the kept records of another."""
+
+    def __init__(
+        self, batch: RecordBatch, is_kept: Callable[[int], bool], delete_horizon_ms: int | None
+    ) -> None:
+        self._batch, self._is_kept, self._delete_horizon_ms = batch, is_kept, delete_horizon_ms
+        self._stream, self._pending = packed_stream(batch.compression), bytearray()
+        self._base_timestamp, self._max_timestamp, self._count = delete_horizon_ms, NO_TIMESTAMP, 0
+
+    def append(self, record: Record) -> None:
+        """Append the record, if it is kept."""
+        offset, timestamp, key, value, headers, _ = record
+        if self._is_kept(offset):
+            delta = self._delta_of(timestamp)
+            self._pending += encode_record(offset - self._batch.base_offset, delta, key, value, headers)
+            self._pass_on(_PENDING_BYTES)
+
+    def take_large(self, stream: RecordStream, decode: Decode) -> Iterable[Record]:
+        """Append the next record, which is large, piece by piece, if it is kept."""
+        timestamp_delta, offset_delta = result_of(stream.begin_large())
+        (bare,) = decode(encode_record(offset_delta, timestamp_delta, None, None), 1)
+        if not self._is_kept(bare.offset):
+            for _ in stream.left_of_large():
+                pass
+            return ()
+        start = b"\x00" + encode_varlong(self._delta_of(bare.timestamp)) + encode_varint(offset_delta)
+        self._pending += encode_varint(len(start) + stream.large_bytes_left) + start
+        for piece in stream.left_of_large():
+            self._pending += piece
+            self._pass_on(0)
+        return ()
+
+    def _delta_of(self, timestamp: int) -> int:
+        """Count another record. Returns its timestamp delta."""
+        if self._base_timestamp is None:
+            self._base_timestamp = timestamp
+        self._max_timestamp, self._count = max(self._max_timestamp, timestamp), self._count + 1
+        return timestamp - self._base_timestamp
+
+    def _pass_on(self, least_bytes: int) -> None:
+        if len(self._pending) >= least_bytes:
+            self._stream.write(self._pending)
+            self._pending = bytearray()
+
+    def build(self) -> bytes:
+        """Returns the bytes of the batch, which has a record."""
+        batch, max_timestamp = self._batch, self._max_timestamp
+        assert self._base_timestamp is not None and self._count > 0, batch
+        self._pass_on(0)
+        self._stream.finish()
+        if batch.attributes & LOG_APPEND_TIME_FLAG:
+            max_timestamp = batch.max_timestamp
+        attributes = batch.attributes & (_KEPT_FLAGS | CODEC_MASK)
+        if self._delete_horizon_ms is not None:
+            attributes |= DELETE_HORIZON_FLAG
+        payload = bytes(self._stream.output)
+        return _pack(batch, attributes, self._base_timestamp, max_timestamp, self._count, payload)
 
 
 def _rebuild_messages(batch: RecordBatch, kept: Sequence[Record]) -> bytes:

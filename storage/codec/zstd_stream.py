@@ -43,9 +43,16 @@ def unpack_zstd(data: Buffer, limit_bytes: int) -> Iterator[bytes]:
     Raises InvalidRecord, and its child UnpacksTooFar with at most one block above `limit_bytes` of output.
     """
     view, position, room_bytes = memoryview(data), 0, limit_bytes
+    # One for all frames: to make it costs more than a small frame.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES)
     try:
         while position < len(view):
-            stream = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj()
+            skipped = _end_of_skippable(view, position)
+            if skipped is not None:
+                yield b""
+                position = skipped
+                continue
+            stream = decompressor.decompressobj()
             for end in _piece_ends(view, position):
                 block = stream.decompress(view[position:end])
                 room_bytes -= len(block)
@@ -59,18 +66,28 @@ def unpack_zstd(data: Buffer, limit_bytes: int) -> Iterator[bytes]:
         raise InvalidRecord(f"the zstd stream is damaged: {error}") from error
 
 
-def _piece_ends(view: memoryview, position: int) -> Iterator[int]:
-    """Yield where each piece of the frame at `position` ends: its header, then each block, the last one with the
-    checksum. A skippable frame is one piece.
+def _end_of_skippable(view: memoryview, position: int) -> int | None:
+    """Returns where the skippable frame at `position` ends; None for a frame with content.
 
-    Raises InvalidRecord for an incomplete frame, ZstdError where no frame begins.
+    Raises InvalidRecord for an incomplete frame.
     """
     if len(view) - position < _LEAST_FRAME_BYTES:
         raise InvalidRecord("the zstd stream ends early")
     magic_number, size = _SKIPPABLE_HEADER.unpack_from(view, position)
-    if magic_number & _SKIPPABLE_MASK == _SKIPPABLE_MAGIC:
-        yield min(position + _SKIPPABLE_HEADER.size + size, len(view))
-        return
+    if magic_number & _SKIPPABLE_MASK != _SKIPPABLE_MAGIC:
+        return None
+    end: int = position + _SKIPPABLE_HEADER.size + size
+    if end > len(view):
+        raise InvalidRecord("the zstd stream ends early")
+    return end
+
+
+def _piece_ends(view: memoryview, position: int) -> Iterator[int]:
+    """Yield where each piece of the frame at `position` ends: its header, then each block, the last one with the
+    checksum.
+
+    Raises InvalidRecord for an incomplete frame, ZstdError where no frame begins.
+    """
     parameters = zstandard.get_frame_parameters(view[position : position + 32])
     position += zstandard.frame_header_size(view[position : position + 32])
     is_last = False

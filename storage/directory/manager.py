@@ -30,7 +30,14 @@ from storage.disk.checkpoints import (
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
-from storage.disk.filesystem import FileSystem, Lock, delete_log_files, join, make_directory_durably
+from storage.disk.filesystem import (
+    FileSystem,
+    Lock,
+    delete_log_files,
+    is_directory,
+    join,
+    make_directory_durably,
+)
 from storage.disk.lack import refusing_lack, reserving
 from storage.draws import Draws
 from storage.errors import (
@@ -253,7 +260,7 @@ class LogManager:
         return [
             name
             for name in self._file_system.list(self.directory)
-            if name != _REMOTE_INDEX_CACHE and self._file_system.stat(join(self.directory, name)).is_directory
+            if name != _REMOTE_INDEX_CACHE and is_directory(self._file_system, join(self.directory, name))
         ]
 
     def _open(

@@ -26,10 +26,11 @@ be, before it renames the file or a directory above it.
 
 from __future__ import annotations
 
+import errno
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from storage.codec.buffer import Buffer
 from storage.disk.handle_pool import HandlePool
@@ -180,6 +181,30 @@ def basename(path: str) -> str:
 
 def dirname(path: str) -> str:
     return path.rsplit("/", 1)[0] if "/" in path else ""
+
+
+_LEADS_TO_NOTHING: Final = (errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
+
+
+def found_at(file_system: FileSystem, path: str) -> FileStat | None:
+    """Returns what the system reports of `path`; None if the name leads to nothing, as a broken link or a loop does.
+
+    Java's File.isFile and isDirectory are false then. Raises OSError.
+    """
+    try:
+        return file_system.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in _LEADS_TO_NOTHING:
+            return None
+        raise
+
+
+def is_directory(file_system: FileSystem, path: str) -> bool:
+    """Whether `path` leads to a directory. Raises OSError."""
+    found = found_at(file_system, path)
+    return found is not None and found.is_directory
 
 
 def read_file(file_system: FileSystem, path: str) -> bytes:

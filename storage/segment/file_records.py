@@ -28,6 +28,7 @@ from storage.batch.format import (
     FIELD_MAGIC,
     FIELD_SIZE,
 )
+from storage.batch.record_stream import HOLDING_HEADS
 from storage.codec.buffer import Buffer
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.disk.filesystem import FileSystem, OpenMode, ReadMap, basename, join
@@ -113,7 +114,10 @@ class FileRecords:
     ) -> None:
         assert preallocate_bytes >= 0, (path, preallocate_bytes)
         self._file_system = file_system
-        mode = OpenMode.READ if read_only else OpenMode.CREATE
+        # A name that was listed may be a link, whose target must not be made.
+        mode = OpenMode.WRITE if file_already_exists else OpenMode.CREATE
+        if read_only:
+            mode = OpenMode.READ
         self._file = file_system.open(path, mode, can_rest=True)
         self._path = path
         self._read_only = read_only
@@ -541,12 +545,15 @@ def _place_of(batch: RecordBatch) -> LogOffsetPosition:
 
 
 def decoded(batch: RecordBatch, most_bytes: int | None) -> Iterator[Record]:
-    """The records of the batch. Raises ReadTakesLong if they have more than `most_bytes`."""
+    """The records of the batch, of a large one its beginnings.
+
+    Raises ReadTakesLong if they have more than `most_bytes`.
+    """
     if most_bytes is None:
-        return batch.records()
+        return batch.records(take_large=HOLDING_HEADS)
     if batch.size_bytes > most_bytes:
         raise ReadTakesLong(f"a batch of {batch.size_bytes} bytes")
     try:
-        return batch.records(most_bytes)
+        return batch.records(most_bytes, take_large=HOLDING_HEADS)
     except UnpacksTooFar as error:
         raise ReadTakesLong(f"a batch that unpacks to more than {most_bytes} bytes") from error

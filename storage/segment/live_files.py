@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from storage.disk.filesystem import FileSystem, join
+from storage.disk.filesystem import FileSystem, found_at, join
 from storage.segment.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -39,8 +39,9 @@ def offset_of_name(name: str) -> int | None:
 
 
 def is_file(file_system: FileSystem, path: str) -> bool:
-    """Whether `path` is no directory. Raises FileNotFoundError."""
-    return not file_system.stat(path).is_directory
+    """Whether `path` leads to something that is no directory. Raises OSError."""
+    found = found_at(file_system, path)
+    return found is not None and not found.is_directory
 
 
 def list_live_files(file_system: FileSystem, directory: str) -> LiveFiles:

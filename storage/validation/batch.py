@@ -10,6 +10,7 @@ does this for compressed ones only, and stores others as they came, with repeate
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import final
 
 from storage.batch import (
@@ -25,7 +26,7 @@ from storage.batch import (
 )
 from storage.batch.scan import RecordScan, RecordScanner
 from storage.codec.buffer import Buffer
-from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, decompress
+from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, decompress, unpack
 from storage.errors import InvalidRecord, UnpacksTooFar, ValidationTakesLong
 from storage.producers.entry import AppendOrigin
 from storage.validation.checked import CheckedSet, stamped_set
@@ -34,6 +35,7 @@ from storage.validation.rules import NO_LIMIT, Assignment, RecordChecks, Validat
 from storage.validation.sets import SetValidation
 from storage.validation.work import (
     STEP_DECODED_BYTES,
+    STEP_PIECES,
     STEP_REBUILT_BYTES,
     STEP_RECORDS,
     STEP_SCANNED_BYTES,
@@ -159,17 +161,14 @@ class BatchValidation:
         if source is Compression.NONE:
             self._unpacked_bytes = len(self.buffer)
             return RecordScanner(HEADER_SIZE).scan(self.buffer, count)
-        limit_bytes = DECOMPRESSED_LIMIT_BYTES if work is None else STEP_SCANNED_BYTES
         with memoryview(self.buffer) as view, view[HEADER_SIZE:] as compressed:
-            try:
-                payload = decompress(source, compressed, limit_bytes) if count > 0 else b""
-            except UnpacksTooFar as error:
-                if work is not None:
-                    raise ValidationTakesLong(f"a batch of more than {limit_bytes} bytes") from error
-                raise
+            if count <= 0:
+                payload = b""
+            elif work is None:
+                payload = decompress(source, compressed, DECOMPRESSED_LIMIT_BYTES)
+            else:
+                payload = _unpacked_in_step(source, compressed, work)
         self._unpacked_bytes = len(payload)
-        if work is not None:
-            work.unpacked(len(payload))
         return RecordScanner(0).scan(payload, count)
 
     def _check_is_small(self, scan: RecordScan | None) -> None:
@@ -250,3 +249,16 @@ class BatchValidation:
             leader_epoch=assignment.leader_epoch,
             has_producer_id=batch.producer_id >= 0,
         )
+
+
+def _unpacked_in_step(source: Compression, compressed: memoryview, work: StepWork) -> bytes:
+    """Decompress what one step may. Raises ValidationTakesLong for more, and what `decompress` raises."""
+    try:
+        pieces = list(islice(unpack(source, compressed, STEP_SCANNED_BYTES), STEP_PIECES + 1))
+    except UnpacksTooFar as error:
+        raise ValidationTakesLong(f"a batch of more than {STEP_SCANNED_BYTES} bytes") from error
+    payload = b"".join(pieces)
+    work.unpacked(len(payload), min(len(pieces), STEP_PIECES))
+    if len(pieces) > STEP_PIECES:
+        raise ValidationTakesLong(f"a batch of more than {STEP_PIECES} compressed pieces")
+    return payload

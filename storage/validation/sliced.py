@@ -129,7 +129,7 @@ class SlicedValidation:
             check_batch_size(built.size_bytes, self._rules)
 
         def append_large(stream: RecordStream) -> Slices:
-            timestamp_delta, _ = stream.begin_large()
+            timestamp_delta, _ = yield from stream.begin_large()
             built.begin_large(_timestamp_of(batch, timestamp_delta), stream.large_bytes_left)
             for piece in stream.left_of_large():
                 built.append_piece(piece)
@@ -207,7 +207,9 @@ def _each_record(
             elif not stream.read_more():
                 raise InvalidRecord("the records end early")
             yield
-        if not stream.is_at_end or stream.read_more():
+        while stream.is_at_end and stream.read_more():
+            yield
+        if not stream.is_at_end:
             raise InvalidRecord(f"bytes remain after {batch.record_count} records")
 
 

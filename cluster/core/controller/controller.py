@@ -21,6 +21,7 @@ from cluster.core.controller.brokers import BrokerControl
 from cluster.core.controller.config import ControllerConfig
 from cluster.core.controller.decisions import Decision
 from cluster.core.controller.elections import LeaderElection
+from cluster.core.controller.metadata_damage import DamagedMetadataLog
 from cluster.core.controller.metadata_log import StoredMetadataLog
 from cluster.core.controller.observations import observe
 from cluster.core.controller.observers import ParkedFetches
@@ -148,7 +149,7 @@ class Controller:
     def _load(self, log: MetadataLog, skip: Callable[[str], None]) -> ChangeReader:
         """Makes the image from the newest sound snapshot and the changes after it. Returns the reader at the log's end.
 
-        `skip` is called with what is wrong with each damaged snapshot.
+        `skip` is called with what is wrong with each damaged snapshot. Raises StorageError.
         """
         snapshot = log.newest_snapshot(skip)
         image = MetadataImage() if snapshot is None else image_of_snapshot(snapshot)
@@ -157,7 +158,11 @@ class Controller:
             delta.apply_change(change)
         self._changes.begin(delta.after())
         assert self.image.next_offset == reader.boundary, (self.image.next_offset, reader.boundary)
-        assert reader.next_offset == log.committed_offset, (reader.next_offset, log.committed_offset)
+        if reader.next_offset != log.committed_offset:
+            raise DamagedMetadataLog(
+                f"{self._directory}: the metadata log ends at offset {log.committed_offset}, and its records at "
+                f"{reader.next_offset}: the controller's log is damaged"
+            )
         return reader
 
     def _take_lock(self) -> Lock:

@@ -20,6 +20,10 @@ COMMITTED_HEADER = "committed"
 _MAGIC_AT = 16
 # Those of the greatest offset.
 MOST_DIGITS = 19
+# The checksums of what only looks like a batch may cover the file so many times. Behind damage there are few such
+# places, unless somebody made them.
+_MOST_TIMES = 16
+_LEAST_CHECKED_BYTES = 1 << 20
 
 
 class DamagedMetadataLog(StorageError):
@@ -47,6 +51,11 @@ def check_nothing_committed_is_damaged(file_system: FileSystem, directory: str) 
                 continue
             start = damage.position + 1
         for committed_offset in _committed_after(read_file(file_system, path), start):
+            if committed_offset is None:
+                raise DamagedMetadataLog(
+                    f"{damage}; too much behind it in {path} looks like batches to find what was committed: the "
+                    "controller's log is damaged, and nothing of it was cut"
+                )
             if committed_offset > sound_end:
                 raise DamagedMetadataLog(
                     f"{damage}; sound batches behind it show that offsets up to {committed_offset} were committed: "
@@ -71,26 +80,35 @@ def _sound_part(file_system: FileSystem, path: str, end_offset: int) -> tuple[in
     return end_offset, None
 
 
-def _committed_after(data: bytes, start: int) -> Iterator[int]:
-    """Yields the committed offset stated by each sound batch from byte `start` on; finds their starts by a search."""
+def _committed_after(data: bytes, start: int) -> Iterator[int | None]:
+    """Yields the committed offset stated by each sound batch from byte `start` on; finds their starts by a search.
+
+    Yields None last if the search is given up: it has checked too many bytes that are no sound batch.
+    """
+    left_bytes = max(_MOST_TIMES * len(data), _LEAST_CHECKED_BYTES)
     at = data.find(b"\x02", start + _MAGIC_AT)
     while at >= 0:
-        position = at - _MAGIC_AT
-        batch = _sound_batch(data, position)
+        batch = _whole_batch(data, at - _MAGIC_AT)
         if batch is not None:
-            yield _committed_offset(batch)
-            at += batch.size_bytes - 1
+            if batch.is_valid():
+                yield _committed_offset(batch)
+                at += batch.size_bytes - 1
+            else:
+                left_bytes -= batch.size_bytes
+        if left_bytes < 0:
+            yield None
+            return
         at = data.find(b"\x02", at + 1)
 
 
-def _sound_batch(data: bytes, position: int) -> RecordBatch | None:
+def _whole_batch(data: bytes, position: int) -> RecordBatch | None:
+    """Returns the batch at `position`, whose checksum is not checked; None if it would end behind the data."""
     if position + HEADER_SIZE > len(data):
         return None
     size_bytes = LOG_OVERHEAD + HEADER.unpack_from(data, position)[1]
     if not HEADER_SIZE <= size_bytes <= len(data) - position:
         return None
-    batch = RecordBatch(data, position, size_bytes, position)
-    return batch if batch.is_valid() else None
+    return RecordBatch(data, position, size_bytes, position)
 
 
 def _committed_offset(batch: RecordBatch) -> int:

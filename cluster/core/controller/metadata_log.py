@@ -14,7 +14,7 @@ from cluster.core.controller.snapshot_files import SnapshotFiles
 from cluster.core.metadata.batches import build_change, whole_batches_size
 from cluster.core.metadata.records import MetadataRecord
 from cluster.core.metadata.snapshots import Snapshot, encode_snapshot
-from storage.config import LogConfig
+from storage.config import INT_MAX, LogConfig
 from storage.disk.filesystem import FileSystem, join, make_directory_durably
 from storage.draws import Draws
 from storage.errors import OffsetOutOfRange
@@ -57,7 +57,7 @@ class StoredMetadataLog:
         """Opens the log, always with a recovery as after an unclean stop: the log is small.
 
         All that recovery leaves is flushed, and so committed.
-        Raises DamagedMetadataLog if committed decisions are lost, OSError, StorageError.
+        Raises DamagedMetadataLog if committed decisions are lost or no later epoch is left, OSError, StorageError.
         """
         path = join(directory, METADATA_DIRECTORY)
         check_nothing_committed_is_damaged(file_system, path)
@@ -65,6 +65,9 @@ class StoredMetadataLog:
         log = PartitionLog.open(
             file_system, path, METADATA_LOG_CONFIG, clean=False, now_ms=now_ms, draws=draws, report=report
         )
+        if log.epochs.latest_epoch == INT_MAX:
+            log.close_handles()
+            raise DamagedMetadataLog(f"{path}: its last epoch is {INT_MAX}, and there is none after it")
         log.flushes.flush()
         return StoredMetadataLog(log, SnapshotFiles(file_system, path), max_batch_bytes=max_batch_bytes)
 

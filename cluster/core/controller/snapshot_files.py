@@ -13,7 +13,8 @@ from cluster.core.metadata.snapshots import (
     snapshot_file_name,
 )
 from storage.disk.filesystem import FileSystem, join, read_file, replace_file
-from storage.errors import CorruptBatch, InvalidRecord
+from storage.errors import StorageError
+from storage.segment.file_records import FileRecords
 
 # The second one is for the case that the newest is damaged.
 KEPT = 2
@@ -51,9 +52,19 @@ class SnapshotFiles:
                 continue
             path = join(self._directory, name)
             try:
-                return decode_snapshot(
-                    read_file(self._file_system, path), end_offset=named[0], epoch=named[1]
-                )
-            except (CorruptBatch, InvalidRecord, OSError) as error:
+                return decode_snapshot(self._read(path), end_offset=named[0], epoch=named[1])
+            except (StorageError, OSError) as error:
                 skip(f"{path}: {error}")
         return None
+
+    def _read(self, path: str) -> bytes:
+        """Returns the content of a snapshot whose batches are sound: a damaged file may have any size, and is not read
+        whole. Raises StorageError, OSError.
+        """
+        records = FileRecords(self._file_system, path, read_only=True)
+        try:
+            for _ in records.scan_headers():
+                pass
+        finally:
+            records.close_handlers()
+        return read_file(self._file_system, path)

@@ -16,7 +16,7 @@ from cluster.core.metadata.batches import MORE_HEADER
 from cluster.core.metadata.records import AbortTransactionRecord, MetadataRecord, decode_record
 from storage.batch import RecordBatch, iterate_batches
 from storage.batch.record import Header
-from storage.errors import InvalidRecord
+from storage.errors import CorruptBatch, InvalidRecord, StorageError
 
 NumberedRecord = tuple[int, MetadataRecord]
 
@@ -73,15 +73,24 @@ class ChangeReader:
     def _take(self, batch: RecordBatch) -> tuple[Header, ...]:
         """Keeps the batch's records, and returns the headers of the first one."""
         headers: tuple[Header, ...] = ()
-        for record in batch.records():
-            if record.offset == batch.base_offset:
-                headers = record.headers
-            try:
+        offset = batch.base_offset
+        try:
+            for record in batch.records():
+                if record.offset != offset:
+                    raise InvalidRecord(f"a record of offset {record.offset}")
+                if offset == batch.base_offset:
+                    headers = record.headers
                 decoded = decode_record(record.value)
-            except InvalidRecord as error:
-                raise InvalidRecord(f"offset {record.offset} of the metadata log: {error}") from error
-            if isinstance(decoded, AbortTransactionRecord):
-                self._open = []
-            self._open.append((record.offset, decoded))
-        self.next_offset = batch.next_offset
+                if isinstance(decoded, AbortTransactionRecord):
+                    self._open = []
+                self._open.append((offset, decoded))
+                offset += 1
+            # No compaction has left a gap: the log is never compacted.
+            if offset != batch.next_offset:
+                raise InvalidRecord(f"no record, in a batch that ends at {batch.next_offset}")
+        except CorruptBatch:
+            raise
+        except StorageError as error:
+            raise InvalidRecord(f"offset {offset} of the metadata log: {error}") from error
+        self.next_offset = offset
         return headers

@@ -37,6 +37,8 @@ from storage.topics import check_topic_name
 # The bounds of an int32, which most numbers have in messages and files.
 _MOST = (1 << 31) - 1
 _MOST_PORT = (1 << 16) - 1
+# The most characters of what does not fit that an error shows.
+_MOST_SHOWN = 500
 
 
 class _Misfit(Exception):
@@ -121,7 +123,8 @@ class MetadataDelta:
         try:
             self._apply(record, offset)
         except _Misfit as misfit:
-            raise InvalidRecord(f"metadata offset {offset}: {misfit}: {record}") from misfit
+            shown = f"{misfit}: {record}"[:_MOST_SHOWN]
+            raise InvalidRecord(f"metadata offset {offset}: {shown}") from misfit
         self._next_offset = offset + 1
 
     def _apply(self, record: MetadataRecord, offset: int) -> None:

@@ -9,6 +9,13 @@ from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.batch.control_records import ControlRecord, ControlType, read_control_record
 from storage.batch.legacy.messages import LegacyMessage
 from storage.batch.record import Record
+from storage.batch.record_stream import (
+    HOLDING_ALL,
+    HOLDING_HEADER_KEYS,
+    HOLDING_HEADS,
+    CutRecord,
+    TakeLarge,
+)
 from storage.disk.filesystem import basename
 from storage.errors import (
     CorruptBatch,
@@ -97,8 +104,14 @@ class _LogDump:
             for message in batch.messages():
                 self._record(batch, message.record(), message)
         else:
-            for record in batch.records():
+            for record in batch.records(take_large=self._holding(batch)):
                 self._record(batch, record)
+
+    def _holding(self, batch: RecordBatch) -> TakeLarge:
+        """Returns how much of a large record is held: no more than is shown."""
+        if self._scope.shows_control if batch.is_control else self._scope.decoder is not None:
+            return HOLDING_ALL
+        return HOLDING_HEADER_KEYS if self._scope.shows_control else HOLDING_HEADS
 
     def _note_invalid(self, batch: RecordBatch) -> None:
         assert (self._first_invalid is None) == (self._invalid_count == 0), (
@@ -167,6 +180,8 @@ class _LogDump:
 
 
 def _plain(record: Record, message: LegacyMessage | None) -> ShownRecord:
+    if isinstance(record, CutRecord):
+        return ShownRecord(record=record, key_size=record.key_size, value_size=record.value_size)
     if message is None:
         return ShownRecord(record=record, key_size=_size(record.key), value_size=_size(record.value))
     # Inside a wrapper every magic but 0 is read with the layout of 1.

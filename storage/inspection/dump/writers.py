@@ -269,8 +269,8 @@ class JsonWriter:
         fields: dict[str, Json] = {"offset": record.offset}
         if not self._skip_record_metadata:
             fields["timestamp"] = record.timestamp
-            fields["key_size_bytes"] = None if record.key is None else len(record.key)
-            fields["value_size_bytes"] = None if record.value is None else len(record.value)
+            fields["key_size_bytes"] = None if record.key is None else shown.key_size
+            fields["value_size_bytes"] = None if record.value is None else shown.value_size
             fields["sequence"] = record.sequence
             fields["header_keys"] = [key for key, _ in record.headers]
             if shown.checksum is not None:

@@ -13,11 +13,13 @@ from storage.disk.checkpoints import (
     MetaPropertiesFile,
     OffsetCheckpoint,
 )
-from storage.disk.filesystem import FileSystem, basename, join
+from storage.disk.filesystem import FileSystem, basename, found_at, join
 from storage.errors import CorruptCheckpoint
 from storage.inspection.verify.partition import (
+    LEADS_TO_NOTHING,
     PartitionReport,
     Problem,
+    left_over,
     partition_directories,
     verify_partition,
 )
@@ -31,6 +33,7 @@ OFFSET_CHECKPOINTS = (
     HIGH_WATERMARK_CHECKPOINT,
     CLEANER_CHECKPOINT,
 )
+_REPLACED_FILES = (*OFFSET_CHECKPOINTS, CLEAN_SHUTDOWN_FILE)
 _OWN_FILES = (*OFFSET_CHECKPOINTS, META_PROPERTIES_FILE, CLEAN_SHUTDOWN_FILE)
 
 
@@ -63,7 +66,9 @@ def verify_beside(
     for name in OFFSET_CHECKPOINTS:
         problems += _check_checkpoint(file_system, join(directory, name), ends)
     try:
-        MetaPropertiesFile(file_system, directory).read()
+        # A link that leads to nothing is reported with the other names.
+        if found_at(file_system, join(directory, META_PROPERTIES_FILE)) is not None:
+            MetaPropertiesFile(file_system, directory).read()
     except CorruptCheckpoint as error:
         problems.append(Problem(path=error.path, position=None, rule="1.2", message=_reason(error)))
     problems += _check_folders(file_system, directory, known, in_use)
@@ -103,11 +108,23 @@ def _check_folders(
             continue
         if in_use and name.endswith((".tmp", DELETE_SUFFIX)):
             continue
+        found = found_at(file_system, path)
         if name.endswith(".tmp"):
-            message = "left over from replacing a file: nothing deletes it"
-            yield Problem(path=path, position=None, rule="LL6", message=message)
-        elif file_system.stat(path).is_directory:
+            yield Problem(path=path, position=None, rule="LL6", message=left_over(name, _REPLACED_FILES))
+        elif found is None and name in file_system.list(directory):
+            yield Problem(path=path, position=None, rule="LL3", message=LEADS_TO_NOTHING)
+        elif found is not None and found.is_directory:
             yield from _check_folder(path, name)
+        elif _is_name_of_partition(name):
+            message = "the name of a partition, but no directory: its log cannot be made"
+            yield Problem(path=path, position=None, rule="LL3", message=message)
+
+
+def _is_name_of_partition(name: str) -> bool:
+    try:
+        return not parse_directory_name(name).suffix
+    except BadDirectoryName:
+        return False
 
 
 def _check_folder(path: str, name: str) -> Iterator[Problem]:

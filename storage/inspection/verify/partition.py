@@ -3,33 +3,36 @@
 It may run beside a live node: then it judges the active segment's end and its preallocated indexes as they are at that
 moment. Every problem names its rule (docs/rules.md): FR frames, LS segments, IX indexes, EP epochs, PS producers,
 AP appends, RO rolls, LL start-up, CL compaction, FL flushing; a number with a dot names the format that a file
-breaks: 1.1 the name of a `.log`, 1.2 meta.properties, 1.3 an offset checkpoint, 1.4 partition.metadata, 1.5 a record
-batch, 1.9 a transaction index, 1.10 a producer snapshot.
+breaks: 1.1 the name of a `.log`, or one that leads to nothing, 1.2 meta.properties, 1.3 an offset checkpoint, 1.4
+partition.metadata, 1.5 a record batch, 1.9 a transaction index, 1.10 a producer snapshot.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from operator import itemgetter
+from typing import Final
 
 from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.batch.control_records import read_control_record
+from storage.batch.record_stream import HOLDING_HEADS
 from storage.disk.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA_FILE,
     LeaderEpochCheckpoint,
     PartitionMetadataFile,
 )
-from storage.disk.filesystem import FileSystem, basename, join
+from storage.disk.filesystem import FileSystem, basename, dirname, found_at, join
 from storage.errors import CorruptBatch, CorruptCheckpoint, StorageError
 from storage.index.memory_mapped import MAX_RELATIVE_OFFSET
 from storage.inspection.verify.indexes import BatchPlace, SegmentFacts, check_indexes
 from storage.inspection.verify.producers import ProducerWatch
 from storage.inspection.verify.sliced import MOST_FINDINGS, Finding
+from storage.producers.prepared_snapshot import UNFINISHED_SUFFIX
 from storage.segment import LOG_SUFFIX, log_path
 from storage.segment.file_records import FileRecords
 from storage.segment.live_files import list_live_files, offset_of_name
@@ -39,6 +42,7 @@ from storage.topics import BadDirectoryName, parse_directory_name
 _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX
 _LOG_NAME = re.compile(r"[0-9]{20}\.log", re.ASCII)
+LEADS_TO_NOTHING: Final = "a link that leads to nothing"
 # Five attempts are enough: retention deletes rarely, and several segments at once.
 _LOOKS = 5
 
@@ -90,11 +94,25 @@ def verify_partition(
         try:
             return _Verification(file_system, directory, deep, in_use).run()
         except FileNotFoundError:
-            is_deleted = not file_system.exists(directory)
+            # A broken link is no deleted directory.
+            is_deleted = basename(directory) not in file_system.list(dirname(directory))
             if is_deleted and in_use:
                 return PartitionReport(directory=directory)
             if is_deleted or looks == _LOOKS:
                 raise
+
+
+def left_over(name: str, replaced_files: Container[str]) -> str:
+    """Returns what is to be said of the temporary file `name`, whose rename a crash or a full disk has prevented.
+
+    `replaced_files` are those that are written again in the same way.
+    """
+    replaced = name.removesuffix(".tmp").removesuffix(".job")
+    if name.endswith(UNFINISHED_SUFFIX):
+        return "left over: the next start deletes it"
+    if replaced in replaced_files:
+        return f"left over from replacing a file: the next that replaces {replaced} takes it away"
+    return "left over from replacing a file: nothing deletes it"
 
 
 class _Verification:
@@ -105,6 +123,8 @@ class _Verification:
         # How many problems of each file were found.
         self._found: dict[str, int] = {}
         self._producers = ProducerWatch(file_system, directory)
+        # The paths that lead to nothing.
+        self._broken: set[str] = set()
         self._last_offset = -1
         self._last_epoch = -1
         # The epoch, base offset, path and position of each batch that starts an epoch.
@@ -115,6 +135,7 @@ class _Verification:
         files = list_live_files(self._file_system, self._directory)
         report = self._report
         assert report.segments == 0, (self._directory, report.segments)
+        self._check_links(files.names)
         self._check_names(files.names)
         for path in files.orphan_indexes:
             self._add(path, None, "LL10", "an index without its .log")
@@ -130,11 +151,16 @@ class _Verification:
             report.log_end_offset = max(report.log_end_offset, self._last_offset + 1)
         self._check_epochs()
         self._add_all(self._producers.check_end(report.log_end_offset))
+        self._check_metadata()
+        return report
+
+    def _check_metadata(self) -> None:
+        if join(self._directory, PARTITION_METADATA_FILE) in self._broken:
+            return
         try:
             PartitionMetadataFile(self._file_system, self._directory).read()
         except CorruptCheckpoint as error:
             self._add(error.path, None, "1.4", error.reason)
-        return report
 
     def _add(self, path: str, position: int | None, rule: str, message: str) -> None:
         """Add a problem: the first of each file, and after the last of these that there are more."""
@@ -150,6 +176,17 @@ class _Verification:
         for finding in findings:
             self._add(*finding)
 
+    def _check_links(self, names: Iterable[str]) -> None:
+        """Report the names that lead to nothing. A name that a node has deleted since is none any more."""
+        missing = [name for name in names if not self._file_system.exists(join(self._directory, name))]
+        for name in sorted(
+            {*missing}.intersection(self._file_system.list(self._directory)) if missing else ()
+        ):
+            path = join(self._directory, name)
+            if not self._file_system.exists(path):
+                self._broken.add(path)
+                self._add(path, None, "1.1", LEADS_TO_NOTHING)
+
     def _check_names(self, names: Iterable[str]) -> None:
         for name in sorted(names):
             path = join(self._directory, name)
@@ -158,7 +195,7 @@ class _Verification:
             if name.endswith(_LEFTOVER_SUFFIXES) and not name.endswith(_KEPT_SUFFIX):
                 self._add(path, None, "LL6", "left over: the next start deletes or finishes it")
             elif name.endswith(".tmp"):
-                self._add(path, None, "LL6", "left over from replacing a file: nothing deletes it")
+                self._add(path, None, "LL6", left_over(name, (LEADER_EPOCH_CHECKPOINT,)))
             elif name.endswith(LOG_SUFFIX) and not (
                 _LOG_NAME.fullmatch(name) and offset_of_name(name) is not None
             ):
@@ -168,6 +205,8 @@ class _Verification:
     def _check_segment(self, base_offset: int, next_base: int | None) -> None:
         assert next_base is None or base_offset < next_base, (self._directory, base_offset, next_base)
         report, path = self._report, log_path(self._directory, base_offset)
+        if path in self._broken:
+            return
         try:
             records = FileRecords(self._file_system, path, read_only=True)
         except StorageError as error:
@@ -256,7 +295,7 @@ class _Verification:
             # The first offset of a wrapper is known only from its content.
             before = -1
         try:
-            for record in batch.records():
+            for record in batch.records(take_large=HOLDING_HEADS):
                 if not before < record.offset <= batch.last_offset:
                     message = (
                         f"record offset {record.offset} after {before} in a batch up to {batch.last_offset}"
@@ -308,7 +347,8 @@ def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
     """Returns the names of the live partitions in `directory`, including the metadata log, without folders that have
     none of our files.
 
-    A folder that has the name of a partition but cannot be listed is included: reading it then raises the error.
+    A folder or link that has the name of a partition but cannot be listed is included: reading it then raises the
+    error.
     """
     names = []
     for name in file_system.list(directory):
@@ -317,7 +357,8 @@ def partition_directories(file_system: FileSystem, directory: str) -> list[str]:
         except BadDirectoryName:
             continue
         path = join(directory, name)
-        if is_live and file_system.stat(path).is_directory and _may_be_ours(file_system, path):
+        found = found_at(file_system, path) if is_live else None
+        if is_live and (found is None or (found.is_directory and _may_be_ours(file_system, path))):
             names.append(name)
     return names
 

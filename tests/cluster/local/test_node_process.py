@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.local.node import parse_arguments, run_node
+from storage.batch import Record, build_batch
 
 
 def test_routes_are_pairs_of_a_node_and_an_address() -> None:
@@ -53,3 +54,20 @@ def test_ll1_a_broker_whose_only_directory_cannot_be_read_ends_with_one_line(
     assert json.loads(capsys.readouterr().out)["reason"] == reason
     (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
     assert record.getMessage() == f"the node could not start: reason={reason}" and not record.exc_info
+
+
+@pytest.mark.parametrize("value", [b"no JSON", b"{}", b"\xff"])
+def test_a_node_that_is_refused_for_damaged_content_ends_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, value: bytes
+) -> None:
+    log = tmp_path / "__cluster_metadata-0"
+    log.mkdir()
+    batch = build_batch([Record(0, 1, None, value)], partition_leader_epoch=0)
+    (log / f"{0:020d}.log").write_bytes(batch)
+    arguments = parse_arguments(["--node-id", "1000", "--port", "0", "--directory", str(tmp_path)])
+    assert asyncio.run(run_node(arguments)) == 2
+    failed = json.loads(capsys.readouterr().out)
+    assert failed["is_unusable_input"] and "offset 0" in failed["reason"], failed
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.getMessage() == f"the node could not start: reason={failed['reason']}"
+    assert not record.exc_info and "\n" not in failed["reason"]

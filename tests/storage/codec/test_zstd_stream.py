@@ -74,3 +74,10 @@ def test_block_that_repeats_a_byte_counts_against_the_limit() -> None:
 def test_trailing_bytes_that_are_no_frame_are_damage() -> None:
     with pytest.raises(InvalidRecord, match="damaged"):
         decompress_zstd(compress_zstd(b"x") + b"no frame at all", LIMIT)
+
+
+@pytest.mark.parametrize("kept_bytes", [4, 7, 8, 10])
+def test_a_frame_to_be_skipped_that_is_cut_is_damage(kept_bytes: int) -> None:
+    to_be_skipped = bytes.fromhex("5f2a4d18 03000000 010203")
+    with pytest.raises(InvalidRecord, match="ends early"):
+        decompress_zstd(compress_zstd(b"one") + to_be_skipped[:kept_bytes], LIMIT)

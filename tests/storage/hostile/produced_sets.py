@@ -18,6 +18,7 @@ from storage.batch.format import HEADER_SIZE, TimestampType
 from storage.batch.legacy.builder import build_message_set
 from storage.codec.compression import compress
 from storage.codec.crc32c import crc32c
+from storage.codec.snappy_java import SNAPPY_HEADER
 from storage.codec.varint import encode_varint
 from storage.errors import CorruptBatch, InvalidRecord, StorageError
 from storage.validation.work import STEP_RECORDS, STEP_SCANNED_BYTES, StepWork
@@ -25,6 +26,7 @@ from tests.storage.logs import NOW_MS, ROOMY, new_file_system, open_log
 
 MOST_BYTES = 1_000_000
 CODECS = list(Compression)
+SKIPPABLE_FRAME = b"\x50\x2a\x4d\x18" + bytes(4)
 # An empty record with the numbers of its offset and length in as many bytes as they may take.
 LONG_NUMBERS = b"\x9c\x80\x80\x80\x00\x00\x80\x80\x80\x80\x00\x80\x80\x80\x80\x00\x01\x01\x00"
 
@@ -39,8 +41,13 @@ class Hostile(NamedTuple):
 
 def framed(payload: bytes, count: int, codec: Compression) -> bytes:
     """Return a batch that claims `count` records, with the right checksum."""
+    return framed_packed(compress(codec, payload), count, codec)
+
+
+def framed_packed(packed: bytes, count: int, codec: Compression) -> bytes:
+    """Return a batch whose records are already compressed."""
     batch = bytearray(build_batch([Record(offset=0, timestamp=NOW_MS, key=None, value=b"")])[:HEADER_SIZE])
-    batch += compress(codec, payload)
+    batch += packed
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">h", batch, 21, codec)
     struct.pack_into(">ii", batch, 23, count - 1, 0)
@@ -107,8 +114,29 @@ def hostile_sets(scale: int) -> Iterator[Hostile]:
         timestamp_type=TimestampType.CREATE,
     )
     yield Hostile("gzip: messages of magic 1", wrapped, scale)
+    yield from pieces_of_nothing(MOST_BYTES - 100)
     empty = framed(b"", 1, Compression.NONE)
     yield Hostile("many batches", empty * (MOST_BYTES // len(empty)), MOST_BYTES)
+
+
+def pieces_of_nothing(size_bytes: int) -> Iterator[Hostile]:
+    """Yield batches of one record, among as many pieces of its codec that unpack to nothing as fit into the size."""
+    record = b"\x0c\x00\x00\x00\x01\x01\x00"
+    codec = Compression.ZSTD
+    for name, piece in (
+        ("skippable frames", SKIPPABLE_FRAME),
+        ("empty frames", compress(codec, b"")),
+    ):
+        packed = piece * (size_bytes // len(piece)) + compress(codec, record)
+        yield Hostile(f"zstd: {name}", framed_packed(packed, 1, codec), len(record))
+    blocks = b"\x28\xb5\x2f\xfd\x20\x07" + bytes(3) * (size_bytes // 3) + b"\x39\x00\x00" + record
+    yield Hostile("zstd: empty blocks", framed_packed(blocks, 1, codec), len(record))
+    member = compress(Compression.GZIP, b"")
+    packed = member * (size_bytes // len(member)) + compress(Compression.GZIP, record)
+    yield Hostile("gzip: empty members", framed_packed(packed, 1, Compression.GZIP), len(record))
+    header, block = SNAPPY_HEADER, b"\x00\x00\x00\x01\x00"
+    packed = header + block * (size_bytes // len(block)) + compress(Compression.SNAPPY, record)[len(header) :]
+    yield Hostile("snappy: empty blocks", framed_packed(packed, 1, Compression.SNAPPY), len(record))
 
 
 def seconds_of(work: Callable[[], object]) -> float:

@@ -211,3 +211,98 @@ def test_verify_of_a_directory_ends_with_json_whatever_is_in_it(directory: Path)
     result = CliRunner().invoke(log_group, ["verify", str(directory), "--json"])
     assert result.exit_code != 0 and "regular file" in result.output
     assert json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "garbage"])
+def test_ll3_verify_names_what_keeps_a_partition_from_its_directory(directory: Path, kind: str) -> None:
+    shutil.rmtree(directory / "t-0")
+    KINDS[kind](directory / "t-0")
+    (directory / "notes").touch()
+    result = CliRunner().invoke(log_group, ["verify", str(directory)])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "t-0: the name of a partition, but no directory: its log cannot be made [LL3]",
+        "0 partitions, 1 problems",
+    ]
+
+
+LINKS = {kind: KINDS[kind] for kind in ("link to nothing", "loop of links", "name beyond limits")}
+
+
+def lines_of(command: str, directory: Path) -> tuple[int, list[str]]:
+    result = CliRunner().invoke(log_group, [command, str(directory)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output.splitlines()
+
+
+@pytest.mark.parametrize("kind", LINKS)
+@pytest.mark.parametrize("name", ["x", "meta.properties", "replication-offset-checkpoint"])
+def test_ll3_a_name_that_leads_to_nothing_is_a_finding_and_the_rest_is_verified(
+    directory: Path, name: str, kind: str
+) -> None:
+    (directory / name).unlink(missing_ok=True)
+    LINKS[kind](directory / name)
+    status, lines = lines_of("verify", directory)
+    assert (status, lines[-1]) == (1, "1 partitions, 1 problems")
+    assert f"{name}: a link that leads to nothing [LL3]" in lines
+    assert lines_of("stats", directory)[0] == 0
+    # The checkpoints have to be written.
+    if not name.endswith("checkpoint"):
+        load(directory)
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_ll3_a_partition_that_leads_to_nothing_is_an_error_of_that_partition_alone(
+    directory: Path, kind: str
+) -> None:
+    LINKS[kind](directory / "u-0")
+    for command in ("verify", "stats"):
+        status, lines = lines_of(command, directory)
+        assert status == 2
+        assert any(line.startswith("t-0: ") and "45 batches" in line for line in lines), lines
+        assert any(line.startswith("u-0: ") and f"{directory}/u-0: " in line for line in lines), lines
+    # As in Kafka, whose File.isDirectory is false for it.
+    load(directory)
+
+
+@pytest.mark.parametrize("kind", LINKS)
+@pytest.mark.parametrize("suffix", ["log.deleted", "log.swap", "log.cleaned", "index"])
+def test_ll6_a_start_skips_names_that_lead_to_nothing(directory: Path, suffix: str, kind: str) -> None:
+    """Kafka: LogLoader asks File.isFile of each name first."""
+    name = f"{9:020d}.{suffix}"
+    LINKS[kind](directory / "t-0" / name)
+    load(directory)
+    recover(directory)
+    status, lines = lines_of("verify", directory)
+    assert status == 1 and f"t-0/{name}: a link that leads to nothing [1.1]" in lines
+
+
+@pytest.mark.parametrize("kind", LINKS)
+def test_ll10_a_segment_that_leads_to_nothing_is_found_and_its_log_not_recovered_without_it(
+    directory: Path, kind: str
+) -> None:
+    """Kafka would load the log without the segment, and nobody would learn of the loss."""
+    path = directory / "t-0" / f"{SEGMENT}.log"
+    path.unlink()
+    LINKS[kind](path)
+    _, lines = lines_of("verify", directory)
+    assert f"t-0/{path.name}: a link that leads to nothing [1.1]" in lines
+    with pytest.raises((OSError, StorageError), match=path.name):
+        recover(directory)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("t-0/leader-epoch-checkpoint.tmp", "the next that replaces leader-epoch-checkpoint takes it away"),
+        ("replication-offset-checkpoint.tmp", "that replaces replication-offset-checkpoint takes it away"),
+        ("log-start-offset-checkpoint.job.tmp", "that replaces log-start-offset-checkpoint takes it away"),
+        (f"t-0/{SEGMENT}.snapshot.tmp", "left over: the next start deletes it"),
+        ("t-0/partition.metadata.tmp", "left over from replacing a file: nothing deletes it"),
+    ],
+)
+def test_ll6_verify_says_what_becomes_of_a_temporary_file(directory: Path, name: str, said: str) -> None:
+    (directory / name).touch()
+    status, lines = lines_of("verify", directory)
+    assert status == 1
+    assert any(line.startswith(f"{name}: left over") and said in line for line in lines), lines
