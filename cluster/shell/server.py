@@ -24,6 +24,9 @@ from cluster.shell.streams import MAX_MESSAGE_BYTES
 BROKER_SERVICES = (REPLICA, DATA, ADMIN)
 CONTROLLER_SERVICES = (CONTROLLER, ADMIN)
 
+# The streams and unary calls of one connection.
+MOST_CALLS_OF_A_CONNECTION = 512
+
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -35,8 +38,9 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # until whole messages are in memory that nobody reads.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 256 << 10),
-    # The streams and unary calls of one connection; gRPC keeps others waiting at the client.
-    ("grpc.max_concurrent_streams", 512),
+    # gRPC keeps most others waiting at the client. What it sends all the same, as on a new connection whose limit it
+    # does not know yet, is refused before it is begun (REFUSED_STREAM): UNAVAILABLE to the client.
+    ("grpc.max_concurrent_streams", MOST_CALLS_OF_A_CONNECTION),
 )
 
 
