@@ -30,8 +30,10 @@ Message = RequestBody | ResponseBody
 
 # Kafka: Topic.MAX_NAME_LENGTH.
 TOPIC = Text(249, ErrorCode.INVALID_TOPIC_EXCEPTION)
-# 32 hex digits: topic ids, incarnations; a cluster id may be chosen.
+# A topic id has 32 hex digits, or is left out; a cluster id may be chosen.
 ID = Text(32)
+# 32 hex digits. Two processes that name none would be taken for one.
+INCARNATION = Text(32, least=32)
 CLUSTER_ID = Text(255)
 # The longest name of a host has 253 characters (RFC 1035).
 HOST = Text(255)
@@ -77,7 +79,7 @@ EPOCH_END = Fields({"epoch": EPOCH, "end_offset": OFFSET})
 ENDPOINT = Fields({"broker_id": BROKER, "host": HOST, "port": PORT})
 ISR_MEMBER = Fields({"broker_id": BROKER, "broker_epoch": BROKER_EPOCH})
 HEADER = Fields(
-    {"cluster_id": CLUSTER_ID, "broker_id": BROKER, "broker_epoch": BROKER_EPOCH, "incarnation": ID}
+    {"cluster_id": CLUSTER_ID, "broker_id": BROKER, "broker_epoch": BROKER_EPOCH, "incarnation": INCARNATION}
 )
 OFFLINE_PARTITION = Fields({"topic_partition": TOPIC_PARTITION, "topic_id": ID})
 FETCH_PARTITION = Fields(
@@ -222,7 +224,7 @@ REQUEST_BOUNDS: dict[type, Mapping[str, Bound]] = {
     messages.RegisterBrokerRequest: {
         "header": Optional(HEADER),
         "broker_id": BROKER,
-        "incarnation": ID,
+        "incarnation": INCARNATION,
         "host": HOST,
         "port": PORT,
         "previous_broker_epoch": BROKER_EPOCH,

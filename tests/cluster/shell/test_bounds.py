@@ -16,6 +16,7 @@ from cluster.core.messages import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    Header,
     ProduceRequest,
     RegisterBrokerRequest,
     RequestBody,
@@ -105,6 +106,18 @@ def test_a_field_beyond_its_bounds_is_named(cls: type) -> None:
             RegisterBrokerRequest(broker_id=1, incarnation="0" * 32, host="h" * (17 << 20), port=1),
             ErrorCode.INVALID_REQUEST,
             f"host='{'h' * 63}…: 17825792 long, at most 255",
+        ),
+        (
+            RegisterBrokerRequest(broker_id=1, incarnation="", host="h", port=1),
+            ErrorCode.INVALID_REQUEST,
+            "incarnation='': 0 long, at least 32",
+        ),
+        (
+            FetchMetadataRequest(
+                broker_id=1, offset=0, max_bytes=1, header=Header(broker_id=1, incarnation="0" * 31)
+            ),
+            ErrorCode.INVALID_REQUEST,
+            f"header.incarnation='{'0' * 31}': 31 long, at least 32",
         ),
         (
             ProduceRequest(acks=2, partitions=()),
