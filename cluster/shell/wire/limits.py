@@ -62,7 +62,6 @@ MAX_PARTITIONS = 100_000
 MAX_TOPICS = 100_000
 # Of one partition.
 MAX_REPLICAS = 1_000
-MAX_BROKERS = 10_000
 # As many partitions as the controller lets a topic have.
 MAX_ASSIGNED = 10_000
 
@@ -276,7 +275,7 @@ RESPONSE_BOUNDS: dict[type, Mapping[str, Bound]] = {
         "error": ERROR,
         "cluster_id": CLUSTER_ID,
         "controller": Optional(ENDPOINT),
-        "brokers": Many(ENDPOINT, MAX_BROKERS),
+        "brokers": Many(ENDPOINT, messages.MOST_BROKERS),
         "topics": Many(TOPIC_METADATA, MAX_TOPICS),
         "metadata_offset": OFFSET_OR_NONE,
     },

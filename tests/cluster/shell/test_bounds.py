@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
+    MOST_BROKERS,
     AlterTopicConfigsRequest,
+    BrokerEndpoint,
     EpochEnd,
     FetchMetadataRequest,
     FetchPartition,
@@ -17,6 +19,7 @@ from cluster.core.messages import (
     FetchRequest,
     FetchResponse,
     Header,
+    MetadataResponse,
     ProduceRequest,
     RegisterBrokerRequest,
     RequestBody,
@@ -168,6 +171,12 @@ def test_nested_lists_are_each_checked_with_their_own_elements() -> None:
     assert check(Message(((1, 2), (3,)), None)) and check(Message((), "a"))
     for rows, name in ((((1, 10),), None), (((1, 2, 3),), None), (((),) * 3, None), ((), "ab")):
         assert not check(Message(rows, name)), (rows, name)
+
+
+def test_an_answer_may_name_as_many_brokers_as_a_cluster_has() -> None:
+    endpoints = tuple(BrokerEndpoint(broker_id=each, host="h", port=1) for each in range(MOST_BROKERS))
+    answer = MetadataResponse(brokers=endpoints)
+    assert wire.response_from_wire(wire.response_to_wire(answer)) == answer
 
 
 def test_a_request_from_the_bytes_of_a_default_message_is_within_bounds() -> None:
