@@ -11,6 +11,8 @@ from storage.values import quickly_made
 # The node id of the controller; brokers are 1, 2, 3 …
 CONTROLLER_ID = 1000
 NO_LEADER = -1
+# The most brokers of a cluster, fenced ones too: so many may stand in a MetadataResponse.
+MOST_BROKERS = 10_000
 NO_EPOCH = -1
 # A request that names its topic by name alone, as a client may that has no metadata yet.
 NO_TOPIC_ID = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import final
 
 import grpc
@@ -29,13 +29,45 @@ Context = grpc.aio.ServicerContext[bytes, bytes]
 
 # The streams of one kind on a connection. Our clients have one, and begin the next while the one before ends.
 MOST_STREAMS = 8
+# The connections with calls that a node serves at a time: of each, some requests are in memory that no room counts yet.
+MOST_CONNECTIONS = 1_000
 # The unary calls of a connection whose requests are read at a time, each of any size.
 MOST_READ = 4
 
 
-def log_refused(sender: str, refused: OutOfBounds | Malformed) -> None:
-    """Logs a request that is out of bounds, or bytes that are no request, with the sender's address."""
+def log_refused(sender: str, refused: OutOfBounds | Malformed | TooManyConnections) -> None:
+    """Logs a request out of bounds, bytes that are no request, or a call too many, with the sender's address."""
     logger.warning("request refused: sender=%s %s", sender, refused)
+
+
+class TooManyConnections(Exception):
+    """One connection too many has a call."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the node has calls of {MOST_CONNECTIONS} connections already")
+
+
+@final
+class Connections:
+    """The connections that have calls, each with how many: streams and unary calls."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def serve(self, peer: str) -> Iterator[None]:
+        """Counts a call of this client until the block ends. Raises TooManyConnections."""
+        calls = self._calls.get(peer, 0)
+        if calls == 0 and len(self._calls) >= MOST_CONNECTIONS:
+            raise TooManyConnections
+        self._calls[peer] = calls + 1
+        try:
+            yield
+        finally:
+            if self._calls[peer] > 1:
+                self._calls[peer] -= 1
+            else:
+                del self._calls[peer]
 
 
 @final

@@ -5,9 +5,10 @@ SO_REUSEPORT is off so that a taken port is an error: otherwise a second node wo
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import final
 
 import grpc
@@ -17,12 +18,23 @@ from grpc_reflection.v1alpha import reflection
 
 from cluster.core.connection.rooms import Rooms
 from cluster.rpc.methods import ADMIN, CONTROLLER, DATA, METHODS, REPLICA, Method
-from cluster.shell.incoming import Context, ReadTurns, ServedStream, serve_unary
+from cluster.shell.incoming import (
+    Connections,
+    Context,
+    ReadTurns,
+    ServedStream,
+    TooManyConnections,
+    log_refused,
+    serve_unary,
+)
 from cluster.shell.runtime import Runtime
 from cluster.shell.streams import MAX_MESSAGE_BYTES
 
 BROKER_SERVICES = (REPLICA, DATA, ADMIN)
 CONTROLLER_SERVICES = (CONTROLLER, ADMIN)
+
+# The streams and unary calls of one connection.
+MOST_CALLS_OF_A_CONNECTION = 512
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
@@ -35,8 +47,9 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # until whole messages are in memory that nobody reads.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 256 << 10),
-    # The streams and unary calls of one connection; gRPC keeps others waiting at the client.
-    ("grpc.max_concurrent_streams", 512),
+    # gRPC keeps most others waiting at the client. What it sends all the same, as on a new connection whose limit it
+    # does not know yet, is refused before it is begun (REFUSED_STREAM): UNAVAILABLE to the client.
+    ("grpc.max_concurrent_streams", MOST_CALLS_OF_A_CONNECTION),
 )
 
 
@@ -69,6 +82,7 @@ class NodeServer:
         self._runtime = runtime
         self.rooms = Rooms()
         self._turns = ReadTurns()
+        self._connections = Connections()
         runtime.after_turn = self.rooms.end_turn
         # `health.aio` is set when the module is imported, depending on the version of gRPC.
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
@@ -109,19 +123,31 @@ class NodeServer:
         handler = self._stream_handler if method.is_stream else self._unary_handler
         return grpc.stream_stream_rpc_method_handler(handler(method.path))
 
+    @contextlib.asynccontextmanager
+    async def _connection(self, context: Context) -> AsyncIterator[None]:
+        """Counts the connection of a call until the block ends, or refuses the call: its client may send it again."""
+        await self._runtime.started.wait()
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self._connections.serve(context.peer()))
+            except TooManyConnections as error:
+                log_refused(context.peer(), error)
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            yield
+
     # grpc.aio inspects a handler: only a coroutine function gets the interface with `read` and `write`.
     def _stream_handler(self, path: str) -> Callable[[object, Context], Awaitable[None]]:
         async def serve(_: object, context: Context) -> None:
-            await self._runtime.started.wait()
-            await ServedStream(context, self._runtime, self.rooms, path).serve()
+            async with self._connection(context):
+                await ServedStream(context, self._runtime, self.rooms, path).serve()
 
         serve.__name__ = path
         return serve
 
     def _unary_handler(self, path: str) -> Callable[[object, Context], Awaitable[None]]:
         async def answer(_: object, context: Context) -> None:
-            await self._runtime.started.wait()
-            await serve_unary(context, self._runtime, self.rooms, self._turns, path)
+            async with self._connection(context):
+                await serve_unary(context, self._runtime, self.rooms, self._turns, path)
 
         answer.__name__ = path
         return answer

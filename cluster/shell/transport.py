@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, cast, final
 
 import grpc
@@ -226,19 +227,26 @@ class Peer:
                 carrier = self._streams[stream.codec.path] = GrpcStream(self._channel, stream, self._deliver)
             carrier.wake()
             return
-        call = effect.call
-        path, frame = self._outgoing.unary.send(loop_ms(), call, body, effect.timeout_ms)
-        task = self._unary[call] = asyncio.get_running_loop().create_task(self._ask(call, path, frame))
-        task.add_done_callback(lambda _: self._forget(call))
+        self._outgoing.unary.send(loop_ms(), effect.call, body, effect.timeout_ms)
+        self._begin_calls()
         self._alarm.set(self._outgoing.unary.alarm_ms)
 
-    def _end_task(self, call: int) -> None:
-        if (asked := self._asked.get(call)) is None:
-            self._unary[call].cancel()
-        else:
-            end_call(asked)
+    def _begin_calls(self) -> None:
+        """Begins the unary calls that the peer may have now."""
+        loop = asyncio.get_running_loop()
+        while (asked := self._outgoing.unary.next_call()) is not None:
+            call, path, frame = asked
+            task = self._unary[call] = loop.create_task(self._ask(call, path, frame))
+            task.add_done_callback(partial(self._forget, call))
 
-    def _forget(self, call: int) -> None:
+    def _end_task(self, call: int) -> None:
+        """Ends the task of a call; one that waits for its place has none."""
+        if (asked := self._asked.get(call)) is not None:
+            end_call(asked)
+        elif (task := self._unary.get(call)) is not None:
+            task.cancel()
+
+    def _forget(self, call: int, _: asyncio.Task[None]) -> None:
         del self._unary[call]
         self._asked.pop(call, None)
 
@@ -256,6 +264,7 @@ class Peer:
             # It has ended already, unless a closed channel cancelled it.
             answer = unary.fail(call, "cancelled")
         if answer is not None:
+            self._begin_calls()
             self._deliver([(call, _noted(answer))])
 
     def _on_time(self) -> None:
@@ -264,6 +273,7 @@ class Peer:
         for call, body in unary.on_time(loop_ms()):
             self._end_task(call)
             self._deliver([(call, body)])
+        self._begin_calls()
         self._alarm.set(unary.alarm_ms)
 
     async def close(self, reason: str) -> None:

@@ -39,7 +39,7 @@ class Peer:
 
     __slots__ = (
         "alarm_ms", "attempts", "backoff", "calls", "channels", "connection", "is_ready", "outgoing", "streams",
-        "target", "unsent", "unwritten",
+        "target", "unwritten",
     )  # fmt: skip
 
     def __init__(self, target: int) -> None:
@@ -56,8 +56,6 @@ class Peer:
         # The open streams, and the unary calls, by the number of their channel.
         self.streams: dict[int, OutgoingStream] = {}
         self.calls: dict[int, tuple[int, Channel]] = {}
-        # The unary calls that are not written yet: call, path, frame.
-        self.unsent: list[tuple[int, str, bytes]] = []
         # The streams with calls that are not written yet, in order.
         self.unwritten: dict[OutgoingStream, None] = {}
         # When the core will be asked for calls that are overdue.
@@ -69,7 +67,6 @@ class Peer:
         self.channels.clear()
         self.streams.clear()
         self.calls.clear()
-        self.unsent.clear()
         self.unwritten.clear()
 
 
@@ -100,8 +97,7 @@ class Dialer:
             peer.unwritten[stream] = None
             alarm_ms = stream.alarm_ms
         else:
-            path, frame = peer.outgoing.unary.send(now_ms, effect.call, body, effect.timeout_ms)
-            peer.unsent.append((effect.call, path, frame))
+            peer.outgoing.unary.send(now_ms, effect.call, body, effect.timeout_ms)
             alarm_ms = peer.outgoing.unary.alarm_ms
         self._arm(peer, alarm_ms)
         self.dirty[target] = peer
@@ -151,21 +147,22 @@ class Dialer:
             if peer.attempts == 0:
                 self._knock(peer, wait_us)
             return
-        if peer.unsent:
+        if peer.outgoing.unary.has_next:
             self._write_calls(peer, connection, wait_us)
         for stream in tuple(peer.unwritten):
             if self._write_stream(peer, connection, stream, wait_us):
                 del peer.unwritten[stream]
 
     def _write_calls(self, peer: Peer, connection: Connection, wait_us: int) -> None:
-        for call, path, frame in peer.unsent:
+        unary = peer.outgoing.unary
+        while (asked := unary.next_call()) is not None:
+            call, path, frame = asked
             if refused := why_refused(frame):
                 self._fail_call(peer, call, refused)
                 continue
             channel = self._network.open(connection, path)
             peer.calls[channel.number] = (call, channel)
             self._network.send(Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=frame)
-        peer.unsent.clear()
 
     def _write_stream(self, peer: Peer, connection: Connection, stream: OutgoingStream, wait_us: int) -> bool:
         """Writes what waits on a stream. Returns False while the other side has to read first."""
@@ -271,8 +268,10 @@ class Dialer:
             answer = peer.outgoing.unary.on_frame(call, packet.data)
         except Malformed as error:
             self._fail_call(peer, call, str(error))
+            self._write_next(peer)
             return
         assert answer is not None, call
+        self._write_next(peer)
         self._deliver([(call, answer)], peer.target, packet.sent_us)
 
     def _fail_call(self, peer: Peer, call: int, reason: str) -> None:
@@ -280,6 +279,11 @@ class Dialer:
         error = peer.outgoing.unary.fail(call, reason)
         assert error is not None, (call, reason)
         self._soon(call, error, peer.target)
+
+    def _write_next(self, peer: Peer) -> None:
+        """Writes the unary calls that waited for the place of one that has ended."""
+        if peer.outgoing.unary.has_next:
+            self._write(peer, 0)
 
     def _end_stream(self, peer: Peer, channel: Channel, reason: str) -> None:
         """Ends a stream with all its calls."""
@@ -297,6 +301,7 @@ class Dialer:
             self._deliver(stream.end(reason), peer.target, -1)
         if (asked := peer.calls.pop(packet.channel.number, None)) is not None:
             self._fail_call(peer, asked[0], reason)
+            self._write_next(peer)
 
     def _deliver(self, ended: Ended, target: int, sent_us: int) -> None:
         for call, body in ended:
@@ -355,12 +360,12 @@ class Dialer:
         late = outgoing.unary.on_time(now_ms)
         if late:
             self._drop_calls(peer, {call for call, _ in late})
+            self._write_next(peer)
         alarms = [outgoing.unary.alarm_ms, *[stream.alarm_ms for stream in outgoing.streams]]
         self._arm(peer, min(alarms))
         self._deliver([*ended, *late], peer.target, -1)
 
     def _drop_calls(self, peer: Peer, late: set[int]) -> None:
-        peer.unsent = [each for each in peer.unsent if each[0] not in late]
         for number, (call, channel) in list(peer.calls.items()):
             if call in late:
                 del peer.calls[number]

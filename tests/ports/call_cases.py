@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from itertools import count
 
+from cluster.core.connection.outgoing import MOST_OF_A_METHOD
 from cluster.core.effects import CancelTimer, SetTimer
 from cluster.core.messages import MetadataResponse, ProducePartitionResponse, ProduceResponse, TopicPartition
 from tests.ports.call_cores import BROKEN, Ask, Kind
@@ -89,6 +90,27 @@ async def streams_and_unary_calls_do_not_wait_for_each_other(world: CallWorld) -
 async def all_unary_calls_of_a_turn_are_answered(world: CallWorld) -> object:
     world.send(*[Ask(number=number, kind="alone") for number in range(30)])
     return sorted(await answered(world, *range(30))), sorted(world.server.asked)
+
+
+async def more_unary_calls_than_a_connection_carries_at_once_are_all_answered(world: CallWorld) -> object:
+    world.send(*[Ask(number=number, kind="alone") for number in range(600)])
+    return sorted(await answered(world, *range(600))), sorted(world.server.asked)
+
+
+async def unary_calls_above_those_of_a_method_wait_at_the_client(world: CallWorld) -> object:
+    numbers = range(MOST_OF_A_METHOD + 3)
+    world.server.keeps = True
+    world.send(*[Ask(number=number, kind="alone") for number in numbers])
+    await world.until(lambda: len(world.server.asked) >= MOST_OF_A_METHOD)
+    release(world, *world.server.asked[:2])
+    await world.until(lambda: len(world.server.asked) >= MOST_OF_A_METHOD + 2)
+    world.send(Ask(number=CONNECTING))
+    await asked(world, CONNECTING)
+    before = len(world.server.asked)
+    release(world, *world.server.asked[2:])
+    await asked(world, *numbers)
+    release(world, world.server.asked[-1])
+    return before, sorted(await answered(world, *numbers))
 
 
 async def the_calls_of_one_turn_are_one_frame_and_one_step(world: CallWorld) -> object:
@@ -302,6 +324,8 @@ CALL_CASES: tuple[Script, ...] = (
     answers_come_in_the_order_in_which_they_are_given,
     streams_and_unary_calls_do_not_wait_for_each_other,
     all_unary_calls_of_a_turn_are_answered,
+    more_unary_calls_than_a_connection_carries_at_once_are_all_answered,
+    unary_calls_above_those_of_a_method_wait_at_the_client,
     the_calls_of_one_turn_are_one_frame_and_one_step,
     more_calls_than_a_frame_takes_keep_their_order,
     answers_of_one_step_keep_their_order,

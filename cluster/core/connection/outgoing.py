@@ -6,7 +6,7 @@ the connection: it is unknown which of the other calls were lost too. A unary ca
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import final
 
 from cluster.core.connection.codec import Codec, OutOfBounds, StreamCodec, StreamRequest, UnaryCodec
@@ -20,6 +20,9 @@ Answer = ResponseBody | TransportError
 Ended = list[tuple[int, Answer]]
 # Later than any time.
 NEVER_MS = 1 << 62
+# The unary calls of one method that a peer has at a time. A gRPC server refuses calls above its limit of a connection
+# (REFUSED_STREAM) where the client does not know the limit yet; ours takes 512, which all methods of a node stay below.
+MOST_OF_A_METHOD = 32
 
 
 @final
@@ -173,12 +176,23 @@ class OutgoingStream:
 
 @final
 class UnaryCalls:
-    """The unary calls to a peer: no order among them, and each fails alone."""
+    """The unary calls to a peer: no order among them, and each fails alone.
+
+    At most MOST_OF_A_METHOD calls of one method are with the peer; the others of that method wait here for a place,
+    while their deadlines run. So a heartbeat does not wait for proposals. The shell takes `next_call` after each call
+    that it sends, and after each that ends.
+    """
 
     def __init__(self, codec: UnaryCodec) -> None:
         self._codec = codec
         self._unanswered = Deadlines()
+        # The method of each call that has not ended.
         self._paths: dict[int, str] = {}
+        # By method: how many calls have a place, and the calls without one, in order.
+        self._places: dict[str, int] = {}
+        self._waiting: dict[str, OrderedDict[int, RequestBody]] = {}
+        # The calls that have a place and that the shell has not taken yet, in order.
+        self._ready: OrderedDict[int, RequestBody] = OrderedDict()
 
     @property
     def alarm_ms(self) -> int:
@@ -190,15 +204,25 @@ class UnaryCalls:
         """How many calls have not ended."""
         return len(self._unanswered)
 
-    def is_in_flight(self, call: int) -> bool:
-        return call in self._paths
+    @property
+    def has_next(self) -> bool:
+        """Whether `next_call` has a call."""
+        return bool(self._ready)
 
-    def send(self, now_ms: int, call: int, body: RequestBody, timeout_ms: int) -> tuple[str, bytes]:
-        """Begins a call; returns the method's name and the frame of the request."""
+    def send(self, now_ms: int, call: int, body: RequestBody, timeout_ms: int) -> None:
+        """Queues a call for `next_call`. Its time begins now, however long it waits for a place."""
         path = self._codec.path_of(body)
         self._unanswered.add(now_ms, call, timeout_ms)
         self._paths[call] = path
-        return path, self._codec.request_to_bytes(body)
+        self._waiting.setdefault(path, OrderedDict())[call] = body
+        self._give_places(path)
+
+    def next_call(self) -> tuple[int, str, bytes] | None:
+        """Returns the next call that the peer may have, with its method's name and the frame of its request."""
+        if not self._ready:
+            return None
+        call, body = self._ready.popitem(last=False)
+        return call, self._paths[call], self._codec.request_to_bytes(body)
 
     def on_frame(self, call: int, data: bytes) -> Answer | None:
         """Returns the answer in a frame of the peer; None where the call has ended."""
@@ -224,13 +248,34 @@ class UnaryCalls:
     def end(self, reason: str) -> Ended:
         """Fails every call in flight."""
         self._paths.clear()
+        self._places.clear()
+        self._waiting.clear()
+        self._ready.clear()
         return [(call, TransportError(reason=reason)) for call in self._unanswered.take_all()]
 
+    def _give_places(self, path: str) -> None:
+        """Passes the free places of a method to the calls that wait for one, the oldest first."""
+        waiting, taken = self._waiting[path], self._places.get(path, 0)
+        while waiting and taken < MOST_OF_A_METHOD:
+            call, body = waiting.popitem(last=False)
+            self._ready[call] = body
+            taken += 1
+        assert taken <= MOST_OF_A_METHOD, (path, taken)
+        self._places[path] = taken
+
     def _remove(self, call: int) -> bool:
+        """Removes a call that has ended, and passes its place on. Returns whether it was there."""
         was_there = self._unanswered.remove(call)
-        assert was_there == (call in self._paths), call
-        self._paths.pop(call, None)
-        return was_there
+        path = self._paths.pop(call, None)
+        assert was_there == (path is not None), call
+        if path is None:
+            return False
+        if self._waiting[path].pop(call, None) is None:
+            self._ready.pop(call, None)
+            self._places[path] -= 1
+            assert self._places[path] >= 0, (path, call)
+            self._give_places(path)
+        return True
 
 
 @final

@@ -18,6 +18,9 @@ MOST_BYTES = 64 << 20
 # counts once it is made. So a thousand clients may wait, and what they can be sent in one turn is bounded all the same.
 NODE_CALLS = 16_384
 NODE_BYTES = 512 << 20
+# The most bytes of a node of one kind with those that a connection without any call may take above NODE_BYTES: one call
+# of each connection would be without end, where a client makes many of them.
+NODE_BYTES_WITH_FIRST_CALLS = 2 * NODE_BYTES
 # What a unary call counts as, unless its request is larger: few answers are.
 UNARY_BYTES = 1 << 20
 UNARY = "unary"
@@ -49,6 +52,10 @@ class NodeLimit(Limit):
     def __init__(self, most_calls: int, most_bytes: int) -> None:
         super().__init__(most_calls, most_bytes)
         self.waiting: dict[Room, None] = {}
+
+    def has_room_for_first(self, size_bytes: int) -> bool:
+        """Whether a connection without any call may take one."""
+        return self.calls == 0 or self.held_bytes + size_bytes <= NODE_BYTES_WITH_FIRST_CALLS
 
     def wait(self, room: Room) -> None:
         self.waiting[room] = None
@@ -88,8 +95,8 @@ class Slot:
 class Room:
     """The room of one connection for calls of one kind, within the room of the node for that kind.
 
-    A connection without any call always has room for one, of any size, however full the node is: other clients that
-    do not read cannot stop it.
+    A connection without any call has room for one, of any size, though the node is full: a few clients that do not read
+    cannot stop it. Only NODE_BYTES_WITH_FIRST_CALLS bounds these, so that many such clients cannot fill the memory.
     """
 
     def __init__(self, node: NodeLimit, fresh: list[tuple[Room, Slot]], most_calls: int) -> None:
@@ -107,7 +114,8 @@ class Room:
     def has_room_for(self, size_bytes: int) -> bool:
         """Whether a call that holds at most `size_bytes` may be taken now."""
         if self.own.calls == 0:
-            return True
+            self._is_held_by_node = not self.node.has_room_for_first(size_bytes)
+            return not self._is_held_by_node
         has_own = self.own.has_room_for(size_bytes)
         self._is_held_by_node = has_own and not self.node.has_room_for(size_bytes)
         return has_own and not self._is_held_by_node

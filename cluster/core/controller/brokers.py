@@ -14,6 +14,7 @@ from cluster.core.controller.partitions import PartitionControl
 from cluster.core.controller.sessions import Sessions
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import (
+    MOST_BROKERS,
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     BrokerHeartbeatRequest,
@@ -83,6 +84,7 @@ class BrokerControl:
         known = self.image.brokers.get(request.broker_id)
         if known is not None and fencing.is_same_incarnation(request.incarnation, known.incarnation):
             return Decision(reply=self._registered(known.broker_epoch))
+        self.check_has_room_for(request)
         self.check_no_live_session(request, now_ms)
         self.sessions.end(request.broker_id)
         self.partitions.offline.pop(request.broker_id, None)
@@ -103,6 +105,12 @@ class BrokerControl:
         """Raises ClusterError for the controller's own id: brokers would take the sender for the controller."""
         if request.broker_id == self.config.node_id:
             raise ClusterError(ErrorCode.INVALID_REQUEST, f"{request.broker_id} is the controller's own id")
+
+    def check_has_room_for(self, request: RegisterBrokerRequest) -> None:
+        """Raises ClusterError for an id too many: clients would refuse an answer with more brokers as out of bounds."""
+        known = self.image.brokers
+        if request.broker_id not in known and len(known) >= MOST_BROKERS:
+            raise ClusterError(ErrorCode.INVALID_REQUEST, f"{len(known)} brokers are registered already")
 
     def check_no_live_session(self, request: RegisterBrokerRequest, now_ms: int) -> None:
         if self.sessions.is_live(request.broker_id, now_ms):

@@ -71,19 +71,25 @@ class Whole:
 @final
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string of at most `most` characters, or bytes of at most that size."""
+    """A string of `least` to `most` characters, or bytes of such a size."""
 
     most: int
     code: ErrorCode = _INVALID
+    least: int = 0
 
     def expression(self, value: str) -> str:
-        return f"len({value}) <= {self.most}"
+        # Most have no least length, and one comparison is cheaper.
+        return (
+            f"{self.least} <= len({value}) <= {self.most}" if self.least else f"len({value}) <= {self.most}"
+        )
 
     def excess(self, value: object, field: str) -> Excess | None:
+        """Returns which of the two lengths `value` does not keep to."""
         assert isinstance(value, Sized), (field, type(value))
-        if len(value) <= self.most:
+        if self.least <= len(value) <= self.most:
             return None
-        return Excess(field, value, f"{len(value)} long, at most {self.most}", self.code)
+        bound = f"at least {self.least}" if len(value) < self.least else f"at most {self.most}"
+        return Excess(field, value, f"{len(value)} long, {bound}", self.code)
 
 
 @final

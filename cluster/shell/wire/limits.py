@@ -30,8 +30,10 @@ Message = RequestBody | ResponseBody
 
 # Kafka: Topic.MAX_NAME_LENGTH.
 TOPIC = Text(249, ErrorCode.INVALID_TOPIC_EXCEPTION)
-# 32 hex digits: topic ids, incarnations; a cluster id may be chosen.
+# A topic id has 32 hex digits, or is left out; a cluster id may be chosen.
 ID = Text(32)
+# 32 hex digits. Two processes that name none would be taken for one.
+INCARNATION = Text(32, least=32)
 CLUSTER_ID = Text(255)
 # The longest name of a host has 253 characters (RFC 1035).
 HOST = Text(255)
@@ -60,7 +62,6 @@ MAX_PARTITIONS = 100_000
 MAX_TOPICS = 100_000
 # Of one partition.
 MAX_REPLICAS = 1_000
-MAX_BROKERS = 10_000
 # As many partitions as the controller lets a topic have.
 MAX_ASSIGNED = 10_000
 
@@ -77,7 +78,7 @@ EPOCH_END = Fields({"epoch": EPOCH, "end_offset": OFFSET})
 ENDPOINT = Fields({"broker_id": BROKER, "host": HOST, "port": PORT})
 ISR_MEMBER = Fields({"broker_id": BROKER, "broker_epoch": BROKER_EPOCH})
 HEADER = Fields(
-    {"cluster_id": CLUSTER_ID, "broker_id": BROKER, "broker_epoch": BROKER_EPOCH, "incarnation": ID}
+    {"cluster_id": CLUSTER_ID, "broker_id": BROKER, "broker_epoch": BROKER_EPOCH, "incarnation": INCARNATION}
 )
 OFFLINE_PARTITION = Fields({"topic_partition": TOPIC_PARTITION, "topic_id": ID})
 FETCH_PARTITION = Fields(
@@ -222,7 +223,7 @@ REQUEST_BOUNDS: dict[type, Mapping[str, Bound]] = {
     messages.RegisterBrokerRequest: {
         "header": Optional(HEADER),
         "broker_id": BROKER,
-        "incarnation": ID,
+        "incarnation": INCARNATION,
         "host": HOST,
         "port": PORT,
         "previous_broker_epoch": BROKER_EPOCH,
@@ -274,7 +275,7 @@ RESPONSE_BOUNDS: dict[type, Mapping[str, Bound]] = {
         "error": ERROR,
         "cluster_id": CLUSTER_ID,
         "controller": Optional(ENDPOINT),
-        "brokers": Many(ENDPOINT, MAX_BROKERS),
+        "brokers": Many(ENDPOINT, messages.MOST_BROKERS),
         "topics": Many(TOPIC_METADATA, MAX_TOPICS),
         "metadata_offset": OFFSET_OR_NONE,
     },

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from cluster.core.connection import rooms
 from cluster.core.connection.codec import Malformed, OutOfBounds
 from cluster.core.connection.incoming import IncomingCall, IncomingStream
 from cluster.core.connection.merging import PARTITION_BYTES, bytes_held_by
@@ -205,6 +206,28 @@ def test_c6_a_node_holds_a_bounded_number_of_bytes_of_answers() -> None:
     assert first.next_frame() is not None
     first.on_written()
     assert second.is_ready
+
+
+def test_c6_the_first_calls_of_many_connections_hold_a_bounded_number_of_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rooms, "NODE_BYTES_WITH_FIRST_CALLS", 200)
+    setup = Setup(node_bytes=100)
+    streams = [setup.stream(peer) for peer in "abcd"]
+    assert [stream.on_frame(frame_of(CODEC, (1, fetch(90)))) for stream in streams] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    for number in (1, 2):
+        setup.answer(number, fetched(90))
+    setup.rooms.end_turn()
+    assert [stream.is_ready for stream in streams] == [True, True, False, False]
+    # What one client reads is room for the next that waits, in order.
+    assert streams[1].next_frame() is not None
+    streams[1].on_written()
+    assert [stream.is_ready for stream in streams] == [True, True, True, False]
 
 
 def test_a_fetch_that_waits_in_the_core_holds_no_bytes_of_the_node() -> None:

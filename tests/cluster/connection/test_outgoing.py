@@ -8,10 +8,24 @@ from cluster.core.connection.backoff import FIRST_BACKOFF_MS, MAX_BACKOFF_MS, Ba
 from cluster.core.connection.bootstrap import Bootstrap
 from cluster.core.connection.codec import Malformed, StreamRequest
 from cluster.core.connection.merging import MERGE_BYTES, MERGE_PAIRS
-from cluster.core.connection.outgoing import NEVER_MS, Outgoing, OutgoingStream
+from cluster.core.connection.outgoing import (
+    MOST_OF_A_METHOD,
+    NEVER_MS,
+    Outgoing,
+    OutgoingStream,
+    UnaryCalls,
+)
 from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
-from cluster.core.messages import MetadataRequest, MetadataResponse
+from cluster.core.messages import (
+    AlterPartitionRequest,
+    BrokerHeartbeatRequest,
+    MetadataRequest,
+    MetadataResponse,
+    TopicPartition,
+)
+from cluster.rpc.methods import METHODS
+from cluster.shell.server import MOST_CALLS_OF_A_CONNECTION
 from cluster.shell.streams import CODEC, CONSUMER_FETCH, PRODUCE, REPLICA_FETCH
 from tests.cluster.connection.bodies import fetch, produce, produced, send
 
@@ -136,7 +150,9 @@ def test_each_kind_of_record_has_its_stream_and_a_new_one_after_its_end() -> Non
 
 def test_the_time_out_of_a_unary_call_ends_that_call_alone() -> None:
     calls = Outgoing(CODEC).unary
-    path, frame = calls.send(0, 1, MetadataRequest(), 100)
+    calls.send(0, 1, MetadataRequest(), 100)
+    call, path, frame = calls.next_call() or (0, "", b"")
+    assert call == 1
     assert CODEC.unary.request_from_bytes(path, frame) == MetadataRequest()
     calls.send(0, 2, MetadataRequest(), 300)
     assert calls.alarm_ms == 100
@@ -171,6 +187,71 @@ def test_unary_answers_come_in_any_order() -> None:
         for call in (2, 1)
     }
     assert answers == {call: MetadataResponse(cluster_id=str(call)) for call in (1, 2)}
+
+
+def taken(calls: UnaryCalls) -> list[int]:
+    """The calls that the shell may send now."""
+    found = []
+    while (asked := calls.next_call()) is not None:
+        found.append(asked[0])
+    return found
+
+
+def test_a_heartbeat_does_not_wait_for_the_proposals_before_it() -> None:
+    calls = Outgoing(CODEC).unary
+    proposal = AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=1,
+        topic_partition=TopicPartition("t", 0),
+        topic_id="0" * 32,
+        leader_epoch=1,
+        partition_epoch=1,
+        new_isr=(),
+    )
+    for call in range(2_000):
+        calls.send(0, call, proposal, 30_000)
+    calls.send(0, 5_000, BrokerHeartbeatRequest(broker_id=1, broker_epoch=1, metadata_offset=0), 4_500)
+    assert taken(calls) == [*range(MOST_OF_A_METHOD), 5_000]
+    assert calls.in_flight == 2_001
+
+
+def test_a_call_that_ends_in_any_way_leaves_its_place_to_the_oldest_that_waits() -> None:
+    calls = Outgoing(CODEC).unary
+    for call in range(MOST_OF_A_METHOD + 3):
+        calls.send(0, call, MetadataRequest(), 100 if call == 2 else 500)
+    assert taken(calls) == list(range(MOST_OF_A_METHOD))
+    calls.on_frame(1, CODEC.unary.response_to_bytes(MetadataResponse()))
+    assert taken(calls) == [MOST_OF_A_METHOD]
+    calls.on_time(100)
+    assert taken(calls) == [MOST_OF_A_METHOD + 1]
+    calls.fail(3, "refused")
+    assert taken(calls) == [MOST_OF_A_METHOD + 2] and not calls.has_next
+
+
+def test_the_deadline_of_a_call_counts_while_it_waits_for_its_place() -> None:
+    calls = Outgoing(CODEC).unary
+    for call in range(MOST_OF_A_METHOD + 2):
+        calls.send(0, call, MetadataRequest(), 100 if call > MOST_OF_A_METHOD else 500)
+    taken(calls)
+    late = TransportError(reason="no answer in 100 ms")
+    assert calls.on_time(100) == [(MOST_OF_A_METHOD + 1, late)]
+    assert taken(calls) == []
+    calls.fail(0, "refused")
+    assert taken(calls) == [MOST_OF_A_METHOD]
+
+
+def test_the_calls_of_all_methods_and_streams_stay_below_the_limit_of_a_server() -> None:
+    unary = [method for method in METHODS if not method.is_stream]
+    # A stream may begin while the one before ends.
+    assert len(unary) * MOST_OF_A_METHOD + 2 * (len(METHODS) - len(unary)) < MOST_CALLS_OF_A_CONNECTION
+
+
+def test_calls_that_wait_fail_with_their_connection() -> None:
+    outgoing = Outgoing(CODEC)
+    for call in range(MOST_OF_A_METHOD + 2):
+        outgoing.unary.send(0, call, MetadataRequest(), 100)
+    assert [call for call, _ in outgoing.end("closed")] == list(range(MOST_OF_A_METHOD + 2))
+    assert taken(outgoing.unary) == []
 
 
 def test_a_peer_that_cannot_be_reached_is_tried_less_and_less_often() -> None:

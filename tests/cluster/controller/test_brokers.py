@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from cluster.core.controller import brokers
 from cluster.core.controller.config import ControllerConfig
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
@@ -76,6 +79,17 @@ def test_registration_for_another_cluster_is_refused() -> None:
     )
     assert isinstance(answer, RegisterBrokerResponse)
     assert answer.error is ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_a_broker_above_the_most_of_a_cluster_is_refused_and_known_ones_register_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(brokers, "MOST_BROKERS", 2)
+    bench = ControllerBench().unfenced(1, 2)
+    assert bench.register(3).error is ErrorCode.INVALID_REQUEST
+    assert sorted(bench.controller.image.brokers) == [1, 2]
+    bench.fire(SESSION)
+    assert bench.register(2, "second").error is ErrorCode.NONE
 
 
 def test_brk2_broker_unfences_when_it_has_read_its_registration() -> None:

@@ -67,6 +67,8 @@ def _within(hint: typing.Any, bound: Bound) -> Values:
             return (
                 st.sampled_from((low, high)) | st.integers(low, min(low + 3, high)) | st.integers(low, high)
             )
+        case Text(most=most, least=least) if least:
+            return st.text("az09._-é日", min_size=least, max_size=most)
         case Text(most=most):
             long = st.just(_text(hint, most)) if most <= LONGEST_TEXT else st.nothing()
             if hint is bytes:
@@ -88,6 +90,8 @@ def _beyond(hint: typing.Any, bound: Bound) -> Values | None:
             return None
         case Whole(low=low, high=high):
             return st.sampled_from((low - 1, high + 1))
+        case Text(most=most, least=least) if least:
+            return st.sampled_from(("", _text(hint, least - 1), _text(hint, most + 1)))
         case Text(most=most):
             return st.just(_text(hint, most + 1)) if most <= LONGEST_TEXT else None
         case Many(of=of, most=most):

@@ -9,13 +9,17 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
+    MOST_BROKERS,
     AlterTopicConfigsRequest,
+    BrokerEndpoint,
     EpochEnd,
     FetchMetadataRequest,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    Header,
+    MetadataResponse,
     ProduceRequest,
     RegisterBrokerRequest,
     RequestBody,
@@ -107,6 +111,18 @@ def test_a_field_beyond_its_bounds_is_named(cls: type) -> None:
             f"host='{'h' * 63}…: 17825792 long, at most 255",
         ),
         (
+            RegisterBrokerRequest(broker_id=1, incarnation="", host="h", port=1),
+            ErrorCode.INVALID_REQUEST,
+            "incarnation='': 0 long, at least 32",
+        ),
+        (
+            FetchMetadataRequest(
+                broker_id=1, offset=0, max_bytes=1, header=Header(broker_id=1, incarnation="0" * 31)
+            ),
+            ErrorCode.INVALID_REQUEST,
+            f"header.incarnation='{'0' * 31}': 31 long, at least 32",
+        ),
+        (
             ProduceRequest(acks=2, partitions=()),
             ErrorCode.INVALID_REQUIRED_ACKS,
             "acks=2: must be -1 to 1",
@@ -155,6 +171,12 @@ def test_nested_lists_are_each_checked_with_their_own_elements() -> None:
     assert check(Message(((1, 2), (3,)), None)) and check(Message((), "a"))
     for rows, name in ((((1, 10),), None), (((1, 2, 3),), None), (((),) * 3, None), ((), "ab")):
         assert not check(Message(rows, name)), (rows, name)
+
+
+def test_an_answer_may_name_as_many_brokers_as_a_cluster_has() -> None:
+    endpoints = tuple(BrokerEndpoint(broker_id=each, host="h", port=1) for each in range(MOST_BROKERS))
+    answer = MetadataResponse(brokers=endpoints)
+    assert wire.response_from_wire(wire.response_to_wire(answer)) == answer
 
 
 def test_a_request_from_the_bytes_of_a_default_message_is_within_bounds() -> None:

@@ -281,6 +281,38 @@ def test_c6_a_connection_has_few_streams_of_a_kind(caplog: pytest.LogCaptureFixt
     assert [record for record in caplog.records if "streams on a connection" in record.getMessage()]
 
 
+def test_c6_a_node_serves_a_bounded_number_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some requests of each are in memory before a room counts them."""
+    monkeypatch.setattr(incoming, "MOST_CONNECTIONS", 2)
+    path, frame = f"/{methods.DATA}/Metadata", streams.CODEC.unary.request_to_bytes(MetadataRequest())
+
+    async def check(serving: Node, asking: Client) -> None:
+        # Channels of equal options would share a connection.
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        channels = [grpc.aio.insecure_channel(f"{HOST}:{serving.port}", options) for _ in range(3)]
+        fetching = [
+            channel.stream_stream(methods.CONSUMER_FETCH, None, None)(None) for channel in channels[:2]
+        ]
+        for number, call in enumerate(fetching):
+            await call.write(streams.CONSUMER_FETCH.calls_to_bytes([(number, fetch_of("t", 3))]))
+            assert await call.read()
+        ask = channels[2].unary_unary(path, None, None)
+        with pytest.raises(grpc.aio.AioRpcError, match="of 2 connections already") as refused:
+            await ask(frame)
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        with pytest.raises(grpc.aio.AioRpcError, match="of 2 connections already"):
+            await channels[2].stream_stream(methods.CONSUMER_FETCH, None, None)(None).read()
+        # Those that are served may have more calls; once one of them has left, the third has room.
+        assert await channels[0].unary_unary(path, None, None)(frame)
+        await fetching[0].done_writing()
+        assert await fetching[0].read() is grpc.aio.EOF  # type: ignore[attr-defined]
+        assert await ask(frame)
+        for channel in channels:
+            await channel.close(None)
+
+    run(check)
+
+
 def test_c8_a_client_that_sends_nothing_any_more_and_leaves_is_forgotten() -> None:
     async def check(serving: Node, asking: Client) -> None:
         async with raw_stream(serving.port, streams.CONSUMER_FETCH) as call:

@@ -36,7 +36,13 @@ from cluster.core.messages import (
 )
 from cluster.rpc import methods
 from cluster.shell.runtime import Runtime
-from cluster.shell.server import BROKER_SERVICES, NodeServer, PortInUse
+from cluster.shell.server import (
+    BROKER_SERVICES,
+    MOST_CALLS_OF_A_CONNECTION,
+    NodeServer,
+    PortInUse,
+)
+from cluster.shell.streams import CODEC
 from cluster.shell.transport import Answers, Peers
 from tests.cluster.shell.echo_core import EchoCore
 
@@ -131,6 +137,34 @@ def test_unary_call_gets_its_answer_and_errors_travel_inside() -> None:
         refused = await asking.send(DeleteTopicRequest(name="b"))
         assert isinstance(refused, DeleteTopicResponse)
         assert refused.error.name == "UNKNOWN_TOPIC_OR_PARTITION"
+
+    run(check)
+
+
+def test_more_unary_calls_than_a_server_takes_at_once_are_all_answered() -> None:
+    """On a connection that has just begun, gRPC does not know the limit, and would send all at once."""
+
+    async def check(_: Node, asking: Client) -> None:
+        count = 2 * MOST_CALLS_OF_A_CONNECTION
+        answers = await asyncio.gather(*[asking.send(MetadataRequest()) for _ in range(count)])
+        assert [answer for answer in answers if not isinstance(answer, MetadataResponse)] == []
+
+    run(check)
+
+
+def test_a_foreign_call_above_the_limit_of_a_connection_is_unavailable_and_was_not_begun() -> None:
+    """UNAVAILABLE is the status at which a client of gRPC may send again."""
+
+    async def check(serving: Node, _: Client) -> None:
+        path, frame = CODEC.unary.path_of(MetadataRequest()), CODEC.unary.request_to_bytes(MetadataRequest())
+        async with grpc.aio.insecure_channel(f"{HOST}:{serving.port}") as channel:
+            ask = channel.unary_unary(path, None, None)
+            calls = [ask(frame) for _ in range(2 * MOST_CALLS_OF_A_CONNECTION)]
+            codes = [await call.code() for call in calls]
+            assert set(codes) <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}, set(codes)
+            assert len(serving.core.events) == codes.count(grpc.StatusCode.OK)
+            # The connection goes on.
+            assert await ask(frame)
 
     run(check)
 
