@@ -11,6 +11,7 @@ from io import BytesIO
 from itertools import chain
 from typing import Final, NamedTuple, TypeVar, final
 
+from storage.batch.cut_record import CutRecord
 from storage.batch.record import MAX_INT32, NO_SEQUENCE, Header, Record, decode_records, encode_record
 from storage.codec.buffer import Buffer
 from storage.codec.utf8 import decode_utf8
@@ -60,14 +61,6 @@ class LargeRecord(NamedTuple):
     @property
     def has_key(self) -> bool:
         return self.key_size >= 0
-
-
-@final
-class CutRecord(Record):
-    """A large record of which only a part is held; `key_size` and `value_size` are those of the whole, -1 for null."""
-
-    key_size: int
-    value_size: int
 
 
 @final

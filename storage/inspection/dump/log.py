@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.batch.control_records import ControlRecord, ControlType, read_control_record
+from storage.batch.cut_record import CutRecord
 from storage.batch.legacy.messages import LegacyMessage
 from storage.batch.record import Record
 from storage.batch.record_stream import (
     HOLDING_ALL,
     HOLDING_HEADER_KEYS,
     HOLDING_HEADS,
-    CutRecord,
     TakeLarge,
 )
 from storage.disk.filesystem import basename

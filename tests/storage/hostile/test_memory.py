@@ -12,7 +12,8 @@ from typing import Final
 import pytest
 
 from storage.batch import Compression, RecordBatch, iterate_batches
-from storage.batch.record_stream import HOLDING_HEADS, CutRecord
+from storage.batch.cut_record import CutRecord
+from storage.batch.record_stream import HOLDING_HEADS
 from storage.cleaner.keys import portions_of_keys
 from storage.cleaner.rebuild import rebuild_batch
 from storage.codec.varint import encode_varint
