@@ -43,7 +43,11 @@ class Held(NamedTuple):
 
 
 _NOTHING: Final = Held(0, 0, header_keys=False)
-_ALL: Final = Held(MAX_INT32, MAX_INT32, header_keys=True, header_values=True)
+ALL_HELD: Final = Held(MAX_INT32, MAX_INT32, header_keys=True, header_values=True)
+# Enough of a control record, whatever follows.
+HEADS_HELD: Final = Held(64, 64, header_keys=False)
+HEADER_KEYS_HELD: Final = Held(64, 64, header_keys=True)
+KEYS_HELD: Final = Held(MAX_INT32, 0, header_keys=False)
 
 
 class LargeRecord(NamedTuple):
@@ -70,6 +74,13 @@ class CutRecord(Record):
     value_size: int
 
 
+def cut_record(record: Record, key_size: int, value_size: int) -> CutRecord:
+    """Returns the record as one of which only a part is held; the sizes are as stored."""
+    cut = CutRecord(*record)
+    cut.key_size, cut.value_size = max(key_size, -1), max(value_size, -1)
+    return cut
+
+
 @final
 class RecordStream:
     """A position in the records of a batch; whoever reads calls `read_more` where nothing whole is left."""
@@ -77,7 +88,7 @@ class RecordStream:
     __slots__ = ("_at", "_left", "_pieces", "_rest")
 
     def __init__(self, pieces: Iterable[Buffer]) -> None:
-        self._pieces = _cut(pieces)
+        self._pieces = cut_pieces(pieces)
         # The bytes that were read, of which those before `_at` were taken.
         self._rest, self._at = b"", 0
         # How many bytes of the large record that is being read are left.
@@ -254,11 +265,9 @@ def holding(held: Held) -> TakeLarge:
         large = result_of(stream.walk_large(held))
         (bare,) = decode(encode_record(large.offset_delta, large.timestamp_delta, None, None), 1)
         record = bare._replace(key=large.key, value=large.value, headers=large.headers)
-        if held == _ALL:
+        if held == ALL_HELD:
             return (record,)
-        cut = CutRecord(*record)
-        cut.key_size, cut.value_size = max(large.key_size, -1), max(large.value_size, -1)
-        return (cut,)
+        return (cut_record(record, large.key_size, large.value_size),)
 
     return take
 
@@ -273,11 +282,7 @@ def result_of(slices: Generator[None, None, Result]) -> Result:
             return result
 
 
-HOLDING_ALL: Final = holding(_ALL)
-# Enough of a control record, whatever follows.
-HOLDING_HEADS: Final = holding(Held(64, 64, header_keys=False))
-HOLDING_HEADER_KEYS: Final = holding(Held(64, 64, header_keys=True))
-HOLDING_KEYS: Final = holding(Held(MAX_INT32, 0, header_keys=False))
+_HOLDING_ALL: Final = holding(ALL_HELD)
 
 
 def decode_pieces(
@@ -288,7 +293,7 @@ def decode_pieces(
     base_timestamp: int,
     base_sequence: int = NO_SEQUENCE,
     log_append_time_ms: int | None = None,
-    take_large: TakeLarge = HOLDING_ALL,
+    take_large: TakeLarge = _HOLDING_ALL,
 ) -> Iterator[Record]:
     """Decode what `decode_records` decodes, from pieces that are not held. Large records are left to `take_large`.
 
@@ -338,7 +343,7 @@ def _decode_stream(
         raise InvalidRecord(f"bytes remain after {record_count} records")
 
 
-def _cut(pieces: Iterable[Buffer]) -> Iterator[bytes]:
+def cut_pieces(pieces: Iterable[Buffer]) -> Iterator[bytes]:
     """Yields the bytes of the pieces, and an empty piece for every few that are empty: those are work, too."""
     empty_count = 0
     for piece in pieces:

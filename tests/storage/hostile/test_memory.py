@@ -11,8 +11,9 @@ from typing import Final
 
 import pytest
 
-from storage.batch import Compression, RecordBatch, iterate_batches
-from storage.batch.record_stream import HOLDING_HEADS, CutRecord
+from storage.batch import Compression, Record, RecordBatch, iterate_batches
+from storage.batch.legacy.builder import build_message_set
+from storage.batch.record_stream import HEADS_HELD, CutRecord
 from storage.cleaner.keys import portions_of_keys
 from storage.cleaner.rebuild import rebuild_batch
 from storage.codec.varint import encode_varint
@@ -64,6 +65,9 @@ TOOLS: dict[str, Callable[[Path], object]] = {
 KINDS: dict[str, Callable[[int, Compression], bytes]] = {
     "one value": lambda size_bytes, codec: framed(one_value(size_bytes), 1, codec),
     "headers": lambda size_bytes, codec: framed(headers(size_bytes // 2), 1, codec),
+    "value of magic 1": lambda size_bytes, codec: build_message_set(
+        [Record(0, NOW_MS, None, bytes(size_bytes))], magic=1, compression=codec
+    ),
 }
 
 
@@ -80,20 +84,26 @@ def most_ever_held() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-def test_a_large_record_is_not_held(tool: str, tmp_path: Path) -> None:
-    (tmp_path / SEGMENT).write_bytes(framed(one_value(4 << 20), 1, Compression.ZSTD))
+# The cleaner holds the messages of a wrapper that it builds again.
+HELD = [(tool, kind) for tool in TOOLS for kind in KINDS if (tool, kind) != ("cleaner", "value of magic 1")]
+
+
+@pytest.mark.parametrize(("tool", "kind"), [each for each in HELD if each[1] != "headers"])
+def test_a_large_record_is_not_held(tool: str, kind: str, tmp_path: Path) -> None:
+    codec = Compression.GZIP if kind.endswith("magic 1") else Compression.ZSTD
+    (tmp_path / SEGMENT).write_bytes(KINDS[kind](4 << 20, codec))
     assert peak_bytes(TOOLS[tool], tmp_path) < 2 << 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", list(Compression)[1:])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize(("tool", "kind"), HELD)
 def test_a_batch_that_unpacks_to_very_much_takes_little_memory(
     tool: str, kind: str, codec: Compression, tmp_path: Path
 ) -> None:
-    batch = KINDS[kind](120 << 20 if kind == "one value" else 4 << 20, codec)
+    if kind.endswith("magic 1") and codec is Compression.ZSTD:
+        pytest.skip("zstd does not exist in magic 1")
+    batch = KINDS[kind](120 << 20 if kind != "headers" else 4 << 20, codec)
     (tmp_path / SEGMENT).write_bytes(batch)
     before = most_ever_held()
     TOOLS[tool](tmp_path)
@@ -119,7 +129,7 @@ def test_a_large_record_of_which_a_part_is_held_is_that_record() -> None:
     batch = framed(one_value(1 << 17), 1, Compression.ZSTD)
     view = RecordBatch(batch, 0, len(batch))
     (whole,) = view.records()
-    (cut,) = view.records(take_large=HOLDING_HEADS)
+    (cut,) = view.records(held=HEADS_HELD)
     assert isinstance(cut, CutRecord) and not isinstance(whole, CutRecord)
     assert whole.value == bytes(1 << 17) and cut.value == bytes(64)
     assert (cut.key_size, cut.value_size) == (-1, 1 << 17)
