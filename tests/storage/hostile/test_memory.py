@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from click.testing import CliRunner
 
+from replog.dump_command import dump
 from storage.batch import Compression, Record, RecordBatch, iterate_batches
 from storage.batch.legacy.builder import build_message_set
 from storage.batch.record_stream import HEADS_HELD, CutRecord
@@ -142,3 +144,13 @@ def test_cl18_a_kept_large_record_is_copied_as_it_is(codec: Compression) -> None
     rebuilt = rebuild_batch(RecordBatch(batch, 0, len(batch)), [0], NOW_MS - 5)
     before = list(RecordBatch(batch, 0, len(batch)).records())
     assert list(RecordBatch(rebuilt, 0, len(rebuilt)).records()) == before
+
+
+def test_a_line_of_any_length_is_printed_whole(tmp_path: Path) -> None:
+    value = "é\udcff".encode("utf-8", "replace") * (1 << 20)
+    fields = b"\x00\x00\x00\x01" + encode_varint(len(value)) + value + b"\x00"
+    path = tmp_path / SEGMENT
+    path.write_bytes(framed(encode_varint(len(fields)) + fields + one_value(3), 2, Compression.ZSTD))
+    lines = CliRunner().invoke(dump, ["--files", str(path), "--print-data-log"]).stdout.splitlines()
+    assert lines[-2].endswith(f" payload: {value.decode()}")
+    assert lines[-1].startswith("| offset: 0 ") and lines[-1].endswith(" payload: \0\0\0")
