@@ -22,6 +22,7 @@ from storage.inspection.dump.decoders import (
 from storage.inspection.dump.dump import DEFAULT_MAX_MESSAGE_SIZE, MAX_BYTES, DumpOptions, dump_files
 
 _LINES_A_WRITE = 512
+_LONGEST_LINE_KEPT = 1 << 20
 _CLASS_HELP = (
     "One of Kafka's org.apache.kafka.tools.api.{String,Integer,Long,Default}Decoder (bytes, shown in hex)."
 )
@@ -153,9 +154,20 @@ class _Output:
         self._lines: list[str] = []
 
     def write(self, line: str) -> None:
+        if len(line) > _LONGEST_LINE_KEPT:
+            self._write_long(line)
+            return
         self._lines.append(line)
         if len(self._lines) >= _LINES_A_WRITE:
             self.flush()
+
+    def _write_long(self, line: str) -> None:
+        """Write a line that shows a large value, piece by piece: its bytes are not held besides."""
+        self.flush()
+        for start in range(0, len(line), _LONGEST_LINE_KEPT):
+            piece = line[start : start + _LONGEST_LINE_KEPT]
+            self._standard_output.write(piece.encode("utf-8", "surrogateescape"))
+        self._standard_output.write(b"\n")
 
     def flush(self) -> None:
         if self._lines:

@@ -50,7 +50,7 @@ ORDERS = {
         " ports processes proxy links launch"
     ),
 }
-LONGEST_CHAIN_IN_STORAGE = 15
+LONGEST_CHAIN_IN_STORAGE = 16
 DEEPEST_CLASS = 3
 # Steps of a scenario are models of the lines of a file: they share fields by inheritance.
 MODELS = "sim.scenario"

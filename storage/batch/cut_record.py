@@ -13,3 +13,10 @@ class CutRecord(Record):
 
     key_size: int
     value_size: int
+
+
+def cut_record(record: Record, key_size: int, value_size: int) -> CutRecord:
+    """Returns the record as one of which only a part is held; the sizes are as stored."""
+    cut = CutRecord(*record)
+    cut.key_size, cut.value_size = max(key_size, -1), max(value_size, -1)
+    return cut

@@ -9,42 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from io import BytesIO
 from itertools import chain
-from typing import Final, NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, final
 
-from storage.batch.cut_record import CutRecord
+from storage.batch.cut_record import cut_record
+from storage.batch.pieces import (
+    ALL_HELD,
+    LARGE_RECORD_BYTES,
+    PIECE_BYTES,
+    Held,
+    Slices,
+    cut_pieces,
+    result_of,
+)
 from storage.batch.record import MAX_INT32, NO_SEQUENCE, Header, Record, decode_records, encode_record
 from storage.codec.buffer import Buffer
 from storage.codec.utf8 import decode_utf8
 from storage.codec.varint import read_varint, read_varlong
 from storage.errors import InvalidRecord
 
-# The size of a slice of work.
-PIECE_BYTES: Final = 1 << 16
-# The stated length above which a record is large.
-LARGE_RECORD_BYTES: Final = 1 << 16
 # No number takes more.
 _LONGEST_VARINT: Final = 10
 _HEADERS_IN_A_SLICE: Final = 4096
-# Frames and blocks that unpack to nothing.
-_EMPTY_IN_A_SLICE: Final = 64
-
-# Ends a slice of work.
-Slices = Generator[None, None, None]
-Result = TypeVar("Result")
-
-
-class Held(NamedTuple):
-    """How much of a large record whoever reads it holds: so many first bytes of its key and of its value."""
-
-    key_bytes: int
-    value_bytes: int
-    header_keys: bool
-    # With the keys only.
-    header_values: bool = False
-
-
 _NOTHING: Final = Held(0, 0, header_keys=False)
-_ALL: Final = Held(MAX_INT32, MAX_INT32, header_keys=True, header_values=True)
 
 
 class LargeRecord(NamedTuple):
@@ -70,7 +56,7 @@ class RecordStream:
     __slots__ = ("_at", "_left", "_pieces", "_rest")
 
     def __init__(self, pieces: Iterable[Buffer]) -> None:
-        self._pieces = _cut(pieces)
+        self._pieces = cut_pieces(pieces)
         # The bytes that were read, of which those before `_at` were taken.
         self._rest, self._at = b"", 0
         # How many bytes of the large record that is being read are left.
@@ -247,30 +233,14 @@ def holding(held: Held) -> TakeLarge:
         large = result_of(stream.walk_large(held))
         (bare,) = decode(encode_record(large.offset_delta, large.timestamp_delta, None, None), 1)
         record = bare._replace(key=large.key, value=large.value, headers=large.headers)
-        if held == _ALL:
+        if held == ALL_HELD:
             return (record,)
-        cut = CutRecord(*record)
-        cut.key_size, cut.value_size = max(large.key_size, -1), max(large.value_size, -1)
-        return (cut,)
+        return (cut_record(record, large.key_size, large.value_size),)
 
     return take
 
 
-def result_of(slices: Generator[None, None, Result]) -> Result:
-    """Run all slices at once. Returns their result."""
-    while True:
-        try:
-            next(slices)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-
-
-HOLDING_ALL: Final = holding(_ALL)
-# Enough of a control record, whatever follows.
-HOLDING_HEADS: Final = holding(Held(64, 64, header_keys=False))
-HOLDING_HEADER_KEYS: Final = holding(Held(64, 64, header_keys=True))
-HOLDING_KEYS: Final = holding(Held(MAX_INT32, 0, header_keys=False))
+_HOLDING_ALL: Final = holding(ALL_HELD)
 
 
 def decode_pieces(
@@ -281,7 +251,7 @@ def decode_pieces(
     base_timestamp: int,
     base_sequence: int = NO_SEQUENCE,
     log_append_time_ms: int | None = None,
-    take_large: TakeLarge = HOLDING_ALL,
+    take_large: TakeLarge = _HOLDING_ALL,
 ) -> Iterator[Record]:
     """Decode what `decode_records` decodes, from pieces that are not held. Large records are left to `take_large`.
 
@@ -329,18 +299,6 @@ def _decode_stream(
         pass
     if not stream.is_at_end:
         raise InvalidRecord(f"bytes remain after {record_count} records")
-
-
-def _cut(pieces: Iterable[Buffer]) -> Iterator[bytes]:
-    """Yields the bytes of the pieces, and an empty piece for every few that are empty: those are work, too."""
-    empty_count = 0
-    for piece in pieces:
-        if not piece:
-            empty_count += 1
-            if empty_count % _EMPTY_IN_A_SLICE == 0:
-                yield b""
-        for start in range(0, len(piece), PIECE_BYTES):
-            yield bytes(piece[start : start + PIECE_BYTES])
 
 
 def _length_at(data: bytes, at: int) -> tuple[int, int]:

@@ -40,6 +40,7 @@ from storage.batch.format import (
     TimestampType,
 )
 from storage.batch.legacy.messages import LegacyMessage, read_messages, set_offset, set_timestamp
+from storage.batch.pieces import ALL_HELD, HEADS_HELD, Held
 from storage.batch.record import (
     MAX_INT32,
     NO_SEQUENCE,
@@ -47,7 +48,7 @@ from storage.batch.record import (
     Record,
     add_to_sequence,
 )
-from storage.batch.record_stream import HOLDING_ALL, TakeLarge, decode_pieces
+from storage.batch.record_stream import TakeLarge, decode_pieces, holding
 from storage.codec.buffer import Buffer
 from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, unpack
 from storage.codec.crc32c import crc32c
@@ -235,17 +236,18 @@ class RecordBatch:
         self,
         decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
         *,
-        take_large: TakeLarge = HOLDING_ALL,
+        held: Held = ALL_HELD,
+        take_large: TakeLarge | None = None,
     ) -> Iterator[Record]:
         """Decode the records, with absolute offsets, timestamps and sequences; the caller checks the checksum first.
 
-        Records that unpack to very much are decoded piece by piece, and never held together; `take_large` decides how
-        much of a large record of magic 2 is held.
+        Records that unpack to very much are decoded piece by piece, and never held together; of a large record only
+        `held` is, unless `take_large` takes those of magic 2.
 
         Raises InvalidRecord, UnsupportedCompression, and for a wrapper of magic 0 and 1 CorruptBatch.
         """
         if self.magic < CURRENT_MAGIC:
-            return map(LegacyMessage.record, self.messages(decompressed_limit_bytes))
+            return map(LegacyMessage.record, self.messages(decompressed_limit_bytes, held=held))
         if self.size_bytes < HEADER_SIZE:
             raise InvalidRecord(
                 f"a batch of {self.size_bytes} bytes is shorter than a header: its records cannot be read"
@@ -261,14 +263,16 @@ class RecordBatch:
             base_timestamp=self.base_timestamp,
             base_sequence=self.base_sequence,
             log_append_time_ms=self.max_timestamp if self.attributes & LOG_APPEND_TIME_FLAG else None,
-            take_large=take_large,
+            take_large=holding(held) if take_large is None else take_large,
         )
 
-    def messages(self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> Iterator[LegacyMessage]:
+    def messages(
+        self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES, *, held: Held = ALL_HELD
+    ) -> Iterator[LegacyMessage]:
         """Returns the messages of a batch of magic 0 or 1, each with its own checksum. Raises what `records` raises."""
         assert self.magic < CURRENT_MAGIC, self.magic
         view = memoryview(self.buffer)[self.start : self.start + self.size_bytes]
-        return read_messages(view, self.position, decompressed_limit_bytes)
+        return read_messages(view, self.position, decompressed_limit_bytes, held=held)
 
     def first_offset(self) -> int:
         """The offset of the first record before compaction; a wrapper of magic 0 or 1 is decompressed (FR9, T27).
@@ -277,7 +281,7 @@ class RecordBatch:
         """
         if self.magic >= CURRENT_MAGIC or not self.attributes & CODEC_MASK:
             return self.base_offset
-        return next(self.messages()).offset
+        return next(self.messages(held=HEADS_HELD)).offset
 
     def tobytes(self) -> bytes:
         return bytes(self.buffer[self.start : self.start + self.size_bytes])

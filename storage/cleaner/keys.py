@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from storage.batch import Record, RecordBatch
 from storage.batch.format import CODEC_MASK, CURRENT_MAGIC, HEADER_SIZE
-from storage.batch.record_stream import HOLDING_KEYS
+from storage.batch.pieces import KEYS_HELD
 from storage.batch.scan import skip_headers
 from storage.codec.varint import read_varint, read_varlong
 from storage.errors import InvalidRecord
@@ -40,7 +40,7 @@ def portions_of_keys(batch: RecordBatch) -> Iterable[list[RecordKey]]:
     """
     if batch.record_count <= MOST_KEYS_AT_ONCE:
         return (read_keys(batch),)
-    return _portions(map(key_of, batch.records(take_large=HOLDING_KEYS)))
+    return _portions(map(key_of, batch.records(held=KEYS_HELD)))
 
 
 def _portions(keys: Iterator[RecordKey]) -> Iterator[list[RecordKey]]:
@@ -64,7 +64,7 @@ def read_keys(batch: RecordBatch) -> list[RecordKey]:
             )
         except (IndexError, InvalidRecord):
             pass
-    return [key_of(record) for record in batch.records(take_large=HOLDING_KEYS)]
+    return [key_of(record) for record in batch.records(held=KEYS_HELD)]
 
 
 # This loop exists beside those of `storage/batch/record.py` and `storage/batch/scan.py` because compaction runs it over

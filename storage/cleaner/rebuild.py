@@ -23,8 +23,9 @@ from storage.batch.format import (
     TRANSACTIONAL_FLAG,
 )
 from storage.batch.legacy.builder import build_message_set
+from storage.batch.pieces import HEADS_HELD, result_of
 from storage.batch.record import NO_TIMESTAMP, Record, encode_record
-from storage.batch.record_stream import Decode, RecordStream, result_of
+from storage.batch.record_stream import Decode, RecordStream
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.codec.packing import packed_stream
 from storage.codec.varint import encode_varint, encode_varlong
@@ -39,7 +40,7 @@ def has_foreign_messages(batch: RecordBatch) -> bool:
     """Whether a wrapper holds messages of another magic than its own, as old cleaners left them (KAFKA-4298)."""
     if batch.magic >= CURRENT_MAGIC or not batch.attributes & CODEC_MASK:
         return False
-    return any(message.magic != batch.magic for message in batch.messages())
+    return any(message.magic != batch.magic for message in batch.messages(held=HEADS_HELD))
 
 
 def rebuild_batch(batch: RecordBatch, kept_offsets: Iterable[int], delete_horizon_ms: int | None) -> bytes:

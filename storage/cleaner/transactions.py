@@ -12,7 +12,7 @@ from typing import Final, final
 from storage.batch import RecordBatch
 from storage.batch.control_records import ControlType, read_control_record
 from storage.batch.format import CONTROL_FLAG, CURRENT_MAGIC, TRANSACTIONAL_FLAG
-from storage.batch.record_stream import HOLDING_HEADS
+from storage.batch.pieces import HEADS_HELD
 from storage.index.transaction_index import AbortedTransaction
 
 _IN_TRANSACTION: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
@@ -71,7 +71,7 @@ class CleanedTransactions:
         return False
 
     def _on_control(self, batch: RecordBatch) -> bool:
-        record = next(batch.records(take_large=HOLDING_HEADS), None)
+        record = next(batch.records(held=HEADS_HELD), None)
         # An earlier round deleted the marker and kept the header of its batch.
         if record is None:
             return True

@@ -45,6 +45,7 @@ from storage.errors import (
     DirectoryFailed,
     DirectoryInUse,
     InconsistentTopicId,
+    OutOfHandles,
     StorageError,
     reason_of,
 )
@@ -364,19 +365,23 @@ class LogManager:
         Its directory is renamed first, so that after a crash the next start finishes the deletion. Raises OutOfHandles,
         with nothing changed, if there are too few descriptors.
         """
-        if self.get(topic, partition) is None:
+        log = self.get(topic, partition)
+        if log is None:
             return False
         with self._change("delete"):
-            log = self._take_out(topic, partition)
-            log.close_handles()
-            delete_log_files(self._file_system, self._move_away(log, DELETE_SUFFIX))
-            self._forget_offsets(topic, partition)
+            with _ending(log, "delete"):
+                log.close_handles()
+                path = self._move_away(log, DELETE_SUFFIX)
+                self._take_out(topic, partition)
+            delete_log_files(self._file_system, path)
         return True
 
-    def _take_out(self, topic: str, partition: int) -> PartitionLog:
+    def _take_out(self, topic: str, partition: int) -> None:
+        """Forget the log, whose directory has another name now: the name may be given again."""
         name = directory_name(topic, partition)
         self.topic_ids.pop(name, None)
-        return self.logs.pop(name)
+        del self.logs[name]
+        self._forget_offsets(topic, partition)
 
     def begin_deletion(self, topic: str, partition: int) -> Callable[[], None] | None:
         """Remove the partition's log, as `delete` does, but leave its files to a job. None without a log.
@@ -385,15 +390,16 @@ class LogManager:
         job may use the files after it. After a crash the next start finishes the deletion. Raises OutOfHandles, with
         nothing changed, if there are too few descriptors.
         """
-        if self.get(topic, partition) is None:
+        log = self.get(topic, partition)
+        if log is None:
             return None
-        with self._change("delete"):
-            log = self._take_out(topic, partition)
+        with self._change("delete"), _ending(log, "delete"):
             path = self._move_away(log, DELETE_SUFFIX)
-            self._forget_offsets(topic, partition)
+            self._take_out(topic, partition)
+        removed = log
 
         def delete_files() -> None:
-            log.close_handles()
+            removed.close_handles()
             with self._disk("delete"):
                 delete_log_files(self._file_system, path)
 
@@ -409,7 +415,7 @@ class LogManager:
         log = self.logs.get(name)
         if log is None:
             return False
-        with reserving(self._file_system, self.directory):
+        with reserving(self._file_system, self.directory), _ending(log, "delete"):
             log.rename_directory(self._unused_name(topic, partition, DELETE_SUFFIX))
             del self.logs[name]
             assert log.directory != join(self.directory, name), log.directory
@@ -446,13 +452,13 @@ class LogManager:
         Returns the new path; None without such a log. The log is not deleted because the metadata may be wrong: only an
         operator may delete it. Raises OutOfHandles, with nothing changed, if there are too few descriptors.
         """
-        if self.get(topic, partition) is None:
+        log = self.get(topic, partition)
+        if log is None:
             return None
-        with self._change("set aside"):
-            log = self._take_out(topic, partition)
+        with self._change("set aside"), _ending(log, "set aside"):
             log.close()
             path = self._move_away(log, STRAY_SUFFIX)
-            self._forget_offsets(topic, partition)
+            self._take_out(topic, partition)
         logger.warning("stray log set aside: log=%s path=%s", directory_name(topic, partition), path)
         return path
 
@@ -622,3 +628,19 @@ def _read_or_nothing(checkpoint: OffsetCheckpoint) -> Offsets:
     except (CorruptCheckpoint, OSError) as error:
         logger.error("checkpoint ignored: reason=%s", error)
         return {}
+
+
+@contextmanager
+def _ending(log: PartitionLog, action: str) -> Iterator[None]:
+    """Take the log offline if the block raises: its directory may have another name, and its files be closed.
+
+    OutOfHandles means that nothing was changed.
+    """
+    try:
+        yield
+    except OutOfHandles:
+        raise
+    except Exception as error:
+        if log.online.reason is None:
+            log.online.failed(action, error)
+        raise

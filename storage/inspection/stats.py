@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from storage.batch import CURRENT_MAGIC, RecordBatch
+from storage.batch.pieces import HEADS_HELD
 from storage.disk.filesystem import FileSystem, join
 from storage.errors import StorageError, reason_of
 from storage.inspection.dump.writers import codec_label
@@ -169,7 +170,7 @@ class _Count:
         stats.magics[magic] = stats.magics.get(magic, 0) + 1
         stats.log_end_offset = max(stats.log_end_offset, batch.last_offset + 1)
         if batch.magic < CURRENT_MAGIC:
-            stats.records += sum(1 for _ in batch.messages())
+            stats.records += sum(1 for _ in batch.messages(held=HEADS_HELD))
             return
         stats.records += max(batch.record_count, 0)
         if batch.is_control:

@@ -237,12 +237,9 @@ class PartitionLog:
         if directory == before:
             return False
         self.online.check()
-        with self.local.with_descriptors():
+        # A log that knows its new name only in part must not go on, whatever the error was.
+        with self.local.with_descriptors(), self.online.during("rename", refuses=False):
             self._rename(before, parent, directory)
-        self.local.directory = directory
-        self.online.update_parent_directory(directory)
-        self.producers.snapshots.update_parent_directory(directory)
-        self.epochs.update_parent_directory(directory)
         # Files that are opened or renamed later are looked for there.
         assert dirname(self.local.segments.active.path) == directory, (self.local.segments.active, directory)
         assert dirname(self.epochs.path) == directory, (self.epochs.path, directory)
@@ -252,10 +249,13 @@ class PartitionLog:
         file_system = self.local.file_system
         # Before the rename: a file that rests is opened again under its name of then, also by another thread.
         self.local.segments.update_parent_directory(directory)
-        with self.online.during("rename"):
-            file_system.rename(before, directory)
-            file_system.sync_directory(parent)
-            file_system.sync_directory(directory)
+        file_system.rename(before, directory)
+        file_system.sync_directory(parent)
+        file_system.sync_directory(directory)
+        self.local.directory = directory
+        self.online.update_parent_directory(directory)
+        self.producers.snapshots.update_parent_directory(directory)
+        self.epochs.update_parent_directory(directory)
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory}, [{self.log_start_offset}, {self.log_end_offset}))"

@@ -13,8 +13,8 @@ from typing import NamedTuple, final
 from storage.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, RecordBatch
 from storage.batch.control_records import ControlType, read_control_record
 from storage.batch.format import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from storage.batch.pieces import HEADS_HELD
 from storage.batch.record import MAX_INT32, subtract_from_sequence
-from storage.batch.record_stream import HOLDING_HEADS
 from storage.errors import (
     InvalidProducerEpoch,
     InvalidRecord,
@@ -241,7 +241,7 @@ class ProducerAppendInfo:
         and, for a damaged marker, InvalidRecord. After a raise the whole append is refused: drop this object.
         """
         if batch.attributes & CONTROL_FLAG:
-            marker = next(batch.records(take_large=HOLDING_HEADS), None)
+            marker = next(batch.records(held=HEADS_HELD), None)
             # Compaction deleted the marker with its transaction, and kept the header.
             if marker is None:
                 return None

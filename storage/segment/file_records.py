@@ -28,7 +28,7 @@ from storage.batch.format import (
     FIELD_MAGIC,
     FIELD_SIZE,
 )
-from storage.batch.record_stream import HOLDING_HEADS
+from storage.batch.pieces import HEADS_HELD
 from storage.codec.buffer import Buffer
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.disk.filesystem import FileSystem, OpenMode, ReadMap, basename, join
@@ -550,10 +550,10 @@ def decoded(batch: RecordBatch, most_bytes: int | None) -> Iterator[Record]:
     Raises ReadTakesLong if they have more than `most_bytes`.
     """
     if most_bytes is None:
-        return batch.records(take_large=HOLDING_HEADS)
+        return batch.records(held=HEADS_HELD)
     if batch.size_bytes > most_bytes:
         raise ReadTakesLong(f"a batch of {batch.size_bytes} bytes")
     try:
-        return batch.records(most_bytes, take_large=HOLDING_HEADS)
+        return batch.records(most_bytes, held=HEADS_HELD)
     except UnpacksTooFar as error:
         raise ReadTakesLong(f"a batch that unpacks to more than {most_bytes} bytes") from error

@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from storage.batch import CURRENT_MAGIC, NO_TIMESTAMP, Compression, Record, RecordBatch
-from storage.batch.legacy.messages import LegacyMessage, read_messages, set_offset, set_timestamp
+from storage.batch.legacy.messages import (
+    LegacyMessage,
+    read_messages,
+    set_offset,
+    set_timestamp,
+    sliced_messages,
+)
+from storage.batch.pieces import HEADS_HELD
 from storage.errors import CorruptBatch, InvalidRecord, UnpacksTooFar, ValidationTakesLong
 from storage.validation.checked import CheckedSet, stamped_set
 from storage.validation.rebuild import build_and_assign
@@ -84,8 +91,22 @@ class SetValidation:
         if batch.magic >= CURRENT_MAGIC:
             yield from batch.records()
             return
+        for record in self._readable(batch, checks, self._messages(batch)):
+            assert record is not None, batch
+            yield record
+
+    def sliced_records_of(self, batch: RecordBatch, checks: RecordChecks) -> Iterator[Record | None]:
+        """The records of messages of magic 0 or 1, of large ones the beginnings, and None after each slice."""
+        return self._readable(batch, checks, sliced_messages(batch.tobytes(), batch.position, HEADS_HELD))
+
+    def _readable(
+        self, batch: RecordBatch, checks: RecordChecks, messages: Iterator[LegacyMessage | None]
+    ) -> Iterator[Record | None]:
         is_wrapper = batch.compression is not Compression.NONE
-        for message in self._messages(batch):
+        for message in messages:
+            if message is None:
+                yield None
+                continue
             if message.magic != batch.magic:
                 checks.refuse(
                     f"record {checks.count} has magic {message.magic} in a batch of magic {batch.magic}"

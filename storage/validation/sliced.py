@@ -2,11 +2,12 @@
 
 The result is that of `validate_and_assign`, byte for byte, with offsets from 0 on: `renumbered` stamps the real ones. A
 batch is unpacked twice, once to check its records and once to build it again where that is needed, and never held
-unpacked; the messages of magic 0 and 1 are unpacked whole. Kafka: LogValidator.
+unpacked; a wrapper of magic 0 or 1 as often again, to find its last offset. Kafka: LogValidator.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final, final
 
@@ -18,11 +19,16 @@ from storage.batch import (
     RecordBatch,
     TimestampType,
 )
+from storage.batch.cut_record import CutRecord
+from storage.batch.legacy.messages import Wrapper, sliced_messages
+from storage.batch.legacy.stream import MessageStream
+from storage.batch.pieces import HEADS_HELD, Slices
 from storage.batch.record import decode_records, wrap_int64
-from storage.batch.record_stream import LargeRecord, RecordStream, Slices
+from storage.batch.record_stream import LargeRecord, RecordStream
 from storage.batch.streamed import StreamedBatch
 from storage.codec.buffer import Buffer
 from storage.codec.compression import Compression, unpack
+from storage.codec.varint import encode_varint
 from storage.errors import InvalidRecord
 from storage.producers.entry import AppendOrigin
 from storage.validation.analysis import check_produced
@@ -144,24 +150,68 @@ class SlicedValidation:
     ) -> Generator[None, None, CheckedSet]:
         """Check the messages of magic 0 and 1, then build one batch of them."""
         validation = SetValidation(buffer, batches, self._rules, self._assignment)
+        # The sizes of key and value of each large message, in order.
+        sizes: deque[tuple[int, int]] = deque()
         # Of all batches: an uncompressed message is a batch of its own.
         checked = 0
         for batch in batches:
             checks = validation.begin(batch)
-            for record in validation.records_of(batch, checks):
+            for record in validation.sliced_records_of(batch, checks):
+                if record is None:
+                    yield
+                    continue
                 checks.check(record.key, record.timestamp)
+                if isinstance(record, CutRecord):
+                    sizes.append((record.key_size, record.value_size))
                 checked += 1
                 if checked % _MESSAGES_IN_A_SLICE == 0:
                     yield
             checks.finish()
         built = StreamedBatch(batch_fields(batches[0], self._rules, target, self._assignment))
         for batch in batches:
-            for record in batch.records():
-                built.append(record)
-                if built.record_count % _MESSAGES_IN_A_SLICE == 0:
+            if sizes:
+                yield from self._append_wrapper(built, batch, sizes)
+                continue
+            for message in sliced_messages(batch.tobytes(), batch.position, HEADS_HELD):
+                if message is not None:
+                    built.append(message.record())
+                if message is None or built.record_count % _MESSAGES_IN_A_SLICE == 0:
                     check_batch_size(built.size_bytes, self._rules)
                     yield
         return self._finish(built, batches[0])
+
+    def _append_wrapper(
+        self, built: StreamedBatch, batch: RecordBatch, sizes: deque[tuple[int, int]]
+    ) -> Slices:
+        """Append the messages of a wrapper in which some are large: these are passed on piece by piece."""
+        is_log_append = batch.timestamp_type is TimestampType.LOG_APPEND
+
+        def append_large(stream: MessageStream) -> Slices:
+            *_, timestamp = yield from stream.begin_large()
+            if timestamp is None or is_log_append:
+                timestamp = batch.max_timestamp
+            key_size, value_size = sizes.popleft()
+            fields = [(encode_varint(size), size) for size in (key_size, value_size)]
+            # After them the number of headers.
+            built.begin_large(timestamp, sum(len(prefix) + max(size, 0) for prefix, size in fields) + 1)
+            for what, (prefix, size) in zip(("key", "value"), fields, strict=True):
+                yield from stream.take_size(what)
+                built.append_piece(prefix)
+                for piece in stream.take_pieces(size):
+                    built.append_piece(piece)
+                    check_batch_size(built.size_bytes, self._rules)
+                    yield
+            built.append_piece(b"\x00")
+            yield from stream.take_rest()
+
+        wrapper = Wrapper(batch.tobytes(), batch.position)
+        end = yield from wrapper.find_end()
+        for message in wrapper.messages(end, append_large):
+            if message is None:
+                check_batch_size(built.size_bytes, self._rules)
+                yield
+            else:
+                built.append(message.record())
 
     def _finish(self, built: StreamedBatch, first: RecordBatch) -> CheckedSet:
         if not built.record_count:

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple, final
 
+from storage.batch.cut_record import cut_record
 from storage.batch.format import (
     CODEC_MASK,
     LOG_APPEND_TIME_FLAG,
@@ -33,9 +34,11 @@ from storage.batch.format import (
     SIZE_FIELD_AT,
     TimestampType,
 )
+from storage.batch.legacy.stream import LargeMessage, MessageStream, WrapperEnd, find_end
+from storage.batch.pieces import ALL_HELD, PIECE_BYTES, Held, cut_pieces, result_of
 from storage.batch.record import NO_TIMESTAMP, Record, wrap_int64
 from storage.codec.buffer import Buffer
-from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, decompress
+from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, unpack
 from storage.errors import CorruptBatch, InvalidRecord
 
 CRC_AT = 12
@@ -84,28 +87,175 @@ class LegacyMessage(NamedTuple):
         value, _ = _read_sized(self.content, position, "value")
         return key, value
 
+    def moved_to(self, offset: int, timestamp: int) -> LegacyMessage:
+        return self._replace(offset=offset, timestamp=timestamp)
+
     def record(self) -> Record:
         """The record that this message holds. Raises InvalidRecord."""
         key, value = self.key_and_value()
         return Record(self.offset, self.timestamp, key, value)
 
 
+@final
+class CutMessage(LegacyMessage):
+    """A large message of a wrapper, of whose key and value only the beginnings are held."""
+
+    large: LargeMessage
+
+    @property
+    def is_valid(self) -> bool:
+        return self.large.is_valid
+
+    @property
+    def key_size(self) -> int:
+        return self.large.key_size
+
+    @property
+    def value_size(self) -> int:
+        return self.large.value_size
+
+    def key_and_value(self) -> tuple[bytes | None, bytes | None]:
+        return self.large.key, self.large.value
+
+    def record(self) -> Record:
+        """The record, with as much as is held of it."""
+        return cut_record(super().record(), self.key_size, self.value_size)
+
+    def moved_to(self, offset: int, timestamp: int) -> LegacyMessage:
+        cut = self._replace(offset=offset, timestamp=timestamp)
+        cut.large = self.large
+        return cut
+
+
 def read_messages(
-    batch: Buffer, position: int = 0, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES
+    batch: Buffer,
+    position: int = 0,
+    decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES,
+    *,
+    held: Held = ALL_HELD,
 ) -> Iterator[LegacyMessage]:
     """Returns the messages of one batch of magic 0 or 1 in `batch`, which begins at byte `position` of its file.
 
     The structure of a wrapper's content is checked before the first message is returned. An incomplete last message
-    in it is dropped silently, as in Kafka. Checksums are not checked.
+    in it is dropped silently, as in Kafka. Checksums are not checked. A wrapper that unpacks to very much is unpacked
+    twice, and never held; of a large message in it only `held` is.
     Raises InvalidRecord, UnsupportedCompression, and CorruptBatch for a size field below 14 in a wrapper.
     """
+    wrapper = Wrapper(batch, position, decompressed_limit_bytes)
+    if not wrapper.is_compressed:
+        return iter((wrapper.outer,))
+    content = result_of(wrapper.small_content())
+    if content is not None:
+        return _inner_messages(wrapper.outer, content, _base_offset(wrapper.outer, content, position))
+    end = result_of(wrapper.find_end())
+    return filter(None, wrapper.messages(end, wrapper.holding(held)))
+
+
+def sliced_messages(batch: Buffer, position: int, held: Held) -> Iterator[LegacyMessage | None]:
+    """Yields what `read_messages` returns, and None after each slice of work. Raises what it raises."""
+    wrapper = Wrapper(batch, position)
+    if not wrapper.is_compressed:
+        yield wrapper.outer
+        return
+    content = yield from wrapper.small_content()
+    if content is not None:
+        yield from _inner_messages(wrapper.outer, content, _base_offset(wrapper.outer, content, position))
+        return
+    end = yield from wrapper.find_end()
+    yield from wrapper.messages(end, wrapper.holding(held))
+
+
+# Takes the large message that is next. Returns what is to be yielded in its place.
+TakeLargeMessage = Callable[[MessageStream], Generator[None, None, LegacyMessage | None]]
+
+
+@final
+class Wrapper:
+    """A batch of magic 0 or 1, whose content is unpacked as often as it is walked over."""
+
+    __slots__ = ("_limit_bytes", "_position", "_value", "outer")
+
+    def __init__(self, batch: Buffer, position: int, limit_bytes: int = DECOMPRESSED_LIMIT_BYTES) -> None:
+        """Raises InvalidRecord, UnsupportedCompression."""
+        self._position, self._limit_bytes = position, limit_bytes
+        self.outer = _outer_of(batch)
+        self._value = b"" if not self.is_compressed else _packed_of(self.outer)
+
+    @property
+    def is_compressed(self) -> bool:
+        return self.outer.compression is not Compression.NONE
+
+    def _pieces(self) -> Iterator[Buffer]:
+        return unpack(self.outer.compression, self._value, self._limit_bytes, magic=self.outer.magic)
+
+    def small_content(self) -> Generator[None, None, memoryview | None]:
+        """Returns all that it unpacks to, None for much."""
+        head, head_bytes = [], 0
+        for piece in cut_pieces(self._pieces()):
+            head.append(piece)
+            head_bytes += len(piece)
+            if head_bytes > PIECE_BYTES:
+                return None
+            # A few that are empty are a slice, too.
+            if not piece:
+                yield
+        return memoryview(b"".join(head))
+
+    def stream(self) -> MessageStream:
+        return MessageStream(self._pieces(), self._position)
+
+    def find_end(self) -> Generator[None, None, WrapperEnd]:
+        """Walk over the whole content. Raises InvalidRecord without a message, CorruptBatch."""
+        return find_end(self.stream())
+
+    def holding(self, held: Held) -> TakeLargeMessage:
+        """Returns what reads a large message as far as it is held."""
+
+        def take(stream: MessageStream) -> Generator[None, None, LegacyMessage]:
+            large = yield from stream.walk_large(held)
+            timestamp = NO_TIMESTAMP if large.timestamp is None else large.timestamp
+            content = memoryview(b"")
+            cut = CutMessage(large.offset, timestamp, large.magic, large.crc, large.attributes, content)
+            cut.large = large
+            return cut
+
+        return take
+
+    def messages(self, end: WrapperEnd, take_large: TakeLargeMessage) -> Iterator[LegacyMessage | None]:
+        """Returns the messages, with None after each slice of work. Raises InvalidRecord."""
+        return self._messages(end, take_large, _added_to_inner(self.outer, end.last_offset))
+
+    def _messages(
+        self, end: WrapperEnd, take_large: TakeLargeMessage, added: int
+    ) -> Iterator[LegacyMessage | None]:
+        stream, count = self.stream(), 0
+        while count < end.message_count:
+            frame = stream.take_whole()
+            if frame is not None:
+                yield _checked_inner(self.outer, _message_at(frame, 0, len(frame), added))
+            elif stream.begins_large():
+                large = yield from take_large(stream)
+                if large is not None:
+                    large = large.moved_to(wrap_int64(large.offset + added), large.timestamp)
+                    large = _checked_inner(self.outer, large)
+                yield large
+            else:
+                if not stream.read_more():
+                    raise InvalidRecord("the messages end early")
+                yield None
+                continue
+            count += 1
+
+
+def _outer_of(batch: Buffer) -> LegacyMessage:
     if len(batch) < LOG_OVERHEAD + MIN_SIZE_FIELD:
         raise InvalidRecord(
             f"a message of {len(batch)} bytes is smaller than {LOG_OVERHEAD + MIN_SIZE_FIELD}"
         )
-    outer = _message_at(memoryview(batch), 0, len(batch), 0)
-    if outer.compression is Compression.NONE:
-        return iter((outer,))
+    return _message_at(memoryview(batch), 0, len(batch), 0)
+
+
+def _packed_of(outer: LegacyMessage) -> bytes:
     if not 0 <= outer.magic <= _MAX_MAGIC:
         raise InvalidRecord(
             f"the compressed messages at offset {outer.offset} have the unknown magic {outer.magic}"
@@ -115,8 +265,7 @@ def read_messages(
         raise InvalidRecord(f"the compressed messages at offset {outer.offset} have no value")
     if outer.compression is Compression.ZSTD:
         raise InvalidRecord(f"compression codec zstd does not exist in magic {outer.magic}")
-    content = memoryview(decompress(outer.compression, value, decompressed_limit_bytes, magic=outer.magic))
-    return _inner_messages(outer, content, _base_offset(outer, content, position))
+    return value
 
 
 def _base_offset(wrapper: LegacyMessage, content: memoryview, position: int) -> int:
@@ -126,6 +275,10 @@ def _base_offset(wrapper: LegacyMessage, content: memoryview, position: int) -> 
     last_inner_offset = None
     for at, _ in _frames(content, position):
         (last_inner_offset,) = _OFFSET.unpack_from(content, at)
+    return _added_to_inner(wrapper, last_inner_offset)
+
+
+def _added_to_inner(wrapper: LegacyMessage, last_inner_offset: int | None) -> int:
     if last_inner_offset is None:
         raise InvalidRecord(f"the wrapper at offset {wrapper.offset} contains no message")
     if wrapper.magic == 0:
@@ -142,16 +295,19 @@ def _base_offset(wrapper: LegacyMessage, content: memoryview, position: int) -> 
 
 
 def _inner_messages(wrapper: LegacyMessage, content: memoryview, base_offset: int) -> Iterator[LegacyMessage]:
-    is_log_append = wrapper.magic > 0 and bool(wrapper.attributes & LOG_APPEND_TIME_FLAG)
     for at, size in _frames(content, 0):
-        message = _message_at(content, at, size, base_offset)
-        if message.attributes & CODEC_MASK:
-            raise InvalidRecord(
-                f"the message at offset {message.offset} is inside a compressed message and compressed itself"
-            )
-        if is_log_append and message.magic == _MAX_MAGIC:
-            message = message._replace(timestamp=wrapper.timestamp)
-        yield message
+        yield _checked_inner(wrapper, _message_at(content, at, size, base_offset))
+
+
+def _checked_inner(wrapper: LegacyMessage, message: LegacyMessage) -> LegacyMessage:
+    """Returns the message with the timestamp that readers get. Raises InvalidRecord for a wrapper in a wrapper."""
+    if message.attributes & CODEC_MASK:
+        raise InvalidRecord(
+            f"the message at offset {message.offset} is inside a compressed message and compressed itself"
+        )
+    if wrapper.attributes & LOG_APPEND_TIME_FLAG and wrapper.magic > 0 and message.magic == _MAX_MAGIC:
+        return message.moved_to(message.offset, wrapper.timestamp)
+    return message
 
 
 def _frames(content: memoryview, position: int) -> Iterator[tuple[int, int]]:

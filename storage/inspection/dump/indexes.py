@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from storage.batch import RecordBatch
-from storage.batch.record_stream import HOLDING_HEADS
+from storage.batch.pieces import HEADS_HELD
 from storage.disk.filesystem import File, FileSystem, OpenMode
 from storage.errors import CorruptBatch, CorruptIndex, StorageError
 from storage.index.offset_index import OffsetIndex
@@ -172,7 +172,7 @@ def _compare_time(
     if found is None or found.last_offset != entry.offset:
         findings.offsets_not_found.append((entry.offset, -1 if found is None else found.last_offset))
         return
-    largest = max((record.timestamp for record in found.records(take_large=HOLDING_HEADS)), default=-1)
+    largest = max((record.timestamp for record in found.records(held=HEADS_HELD)), default=-1)
     if largest != entry.timestamp:
         findings.timestamp_mismatches.append((entry.timestamp, largest))
     if previous_timestamp >= entry.timestamp:

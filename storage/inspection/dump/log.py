@@ -8,14 +8,9 @@ from dataclasses import dataclass, field, replace
 from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.batch.control_records import ControlRecord, ControlType, read_control_record
 from storage.batch.cut_record import CutRecord
-from storage.batch.legacy.messages import LegacyMessage
+from storage.batch.legacy.messages import CutMessage, LegacyMessage
+from storage.batch.pieces import ALL_HELD, HEADER_KEYS_HELD, HEADS_HELD, Held
 from storage.batch.record import Record
-from storage.batch.record_stream import (
-    HOLDING_ALL,
-    HOLDING_HEADER_KEYS,
-    HOLDING_HEADS,
-    TakeLarge,
-)
 from storage.disk.filesystem import basename
 from storage.errors import (
     CorruptBatch,
@@ -101,17 +96,17 @@ class _LogDump:
         if not self._scope.deep:
             return
         if batch.magic < CURRENT_MAGIC:
-            for message in batch.messages():
+            for message in batch.messages(held=self._held(batch)):
                 self._record(batch, message.record(), message)
         else:
-            for record in batch.records(take_large=self._holding(batch)):
+            for record in batch.records(held=self._held(batch)):
                 self._record(batch, record)
 
-    def _holding(self, batch: RecordBatch) -> TakeLarge:
+    def _held(self, batch: RecordBatch) -> Held:
         """Returns how much of a large record is held: no more than is shown."""
         if self._scope.shows_control if batch.is_control else self._scope.decoder is not None:
-            return HOLDING_ALL
-        return HOLDING_HEADER_KEYS if self._scope.shows_control else HOLDING_HEADS
+            return ALL_HELD
+        return HEADER_KEYS_HELD if self._scope.shows_control else HEADS_HELD
 
     def _note_invalid(self, batch: RecordBatch) -> None:
         assert (self._first_invalid is None) == (self._invalid_count == 0), (
@@ -184,6 +179,14 @@ def _plain(record: Record, message: LegacyMessage | None) -> ShownRecord:
         return ShownRecord(record=record, key_size=record.key_size, value_size=record.value_size)
     if message is None:
         return ShownRecord(record=record, key_size=_size(record.key), value_size=_size(record.value))
+    if isinstance(message, CutMessage):
+        return ShownRecord(
+            record=record,
+            checksum=message.crc,
+            is_valid=message.is_valid,
+            key_size=message.key_size,
+            value_size=message.value_size,
+        )
     # Inside a wrapper every magic but 0 is read with the layout of 1.
     at = _LEGACY_KEY_SIZE_AT[message.magic != 0]
     (key_size,) = _SIZE.unpack_from(message.content, at)

@@ -125,9 +125,9 @@ class TextWriter:
         """Write the line of a record."""
         parts = [] if self._skip_record_metadata else list(_record_metadata(batch, shown))
         if shown.key is not None:
-            parts.append(f"{' ' if parts else '| '}key: {shown.key}")
+            parts += (" key: " if parts else "| key: ", shown.key)
         if shown.value is not None:
-            parts.append(f" payload: {shown.value}")
+            parts += (" payload: ", shown.value)
         self._write("".join(parts))
 
     def invalid_bytes(self, size_bytes: int, name: str) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 
 from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.batch.control_records import read_control_record
-from storage.batch.record_stream import HOLDING_HEADS
+from storage.batch.pieces import HEADS_HELD
 from storage.disk.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA_FILE,
@@ -295,7 +295,7 @@ class _Verification:
             # The first offset of a wrapper is known only from its content.
             before = -1
         try:
-            for record in batch.records(take_large=HOLDING_HEADS):
+            for record in batch.records(held=HEADS_HELD):
                 if not before < record.offset <= batch.last_offset:
                     message = (
                         f"record offset {record.offset} after {before} in a batch up to {batch.last_offset}"

@@ -11,8 +11,8 @@ from typing import NamedTuple, final
 
 from storage.batch import RecordBatch
 from storage.batch.control_records import ControlType, read_control_record
+from storage.batch.pieces import HEADS_HELD
 from storage.batch.record import NO_SEQUENCE, add_to_sequence
-from storage.batch.record_stream import HOLDING_HEADS
 from storage.disk.filesystem import FileSystem, join
 from storage.errors import CorruptIndex, CorruptSnapshot, StorageError
 from storage.index.transaction_index import ENTRY, AbortedTransaction, unpack_entries
@@ -129,7 +129,7 @@ class ProducerWatch:
     def _marker(self, batch: RecordBatch) -> None:
         """Note the end of a transaction. A marker that does not decode is skipped: the deep verification reports it."""
         try:
-            record = next(batch.records(take_large=HOLDING_HEADS), None)
+            record = next(batch.records(held=HEADS_HELD), None)
             control_type = None if record is None else read_control_record(record).control_type
         except StorageError:
             return

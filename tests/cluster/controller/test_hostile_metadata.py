@@ -6,6 +6,7 @@ import struct
 import time
 import tracemalloc
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -25,17 +26,18 @@ from cluster.core.metadata.records import (
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
+    encode_record,
 )
 from cluster.core.metadata.snapshots import encode_snapshot, snapshot_file_name
 from sim.disk import SimDisk
 from sim.disk.life import Life
-from storage.batch import iterate_batches, stamp
+from storage.batch import Record, build_batch, iterate_batches, stamp
 from storage.disk.filesystem import OpenMode, join
 from storage.disk.os_filesystem import OsFileSystem
 from storage.draws import Draws
 from storage.errors import InvalidRecord, StorageError
 from tests.cluster.controller.setup import DIRECTORY, ControllerBench
-from tests.storage.hostile.formats import Damaged, batches
+from tests.storage.hostile.formats import Damaged, batches, json_members
 
 LOG = f"{DIRECTORY}/__cluster_metadata-0"
 FIRST = f"{0:020d}.log"
@@ -112,6 +114,26 @@ def damaged_files() -> Iterator[tuple[str, dict[str, bytes]]]:
                 yield f"the last batch {number}: {damaged.what}", {FIRST: before + damaged.content}
 
 
+def damaged_members() -> Iterator[tuple[str, dict[str, bytes]]]:
+    """Each record with each member at and beyond its bounds, in the last change and with a change after it."""
+    for number, records in enumerate(CHANGES):
+        for place, record in enumerate(records):
+            sound = log_batches(CHANGES[: number + 1])
+            end = sum(map(len, CHANGES[:number]))
+            for damaged in json_members(encode_record(record)):
+                values = [encode_record(each) for each in records]
+                values[place] = damaged.content
+                changed = build_batch(
+                    (
+                        Record(end + index, 1, None, value, (("committed", b"%d" % end),))
+                        for index, value in enumerate(values)
+                    ),
+                    base_offset=end,
+                    partition_leader_epoch=0,
+                )
+                yield f"{type(record).__name__}: {damaged.what}", {FIRST: b"".join([*sound[:-1], changed])}
+
+
 def check_start(what: str, files: dict[str, bytes]) -> None:
     try:
         said = refusal_of(files)
@@ -124,6 +146,18 @@ def test_a_sample_of_values_in_the_last_change_breaks_no_start() -> None:
     before = b"".join(log_batches()[:-1])
     for damaged in list(batches(log_batches()[-1]))[::5]:
         check_start(damaged.what, {FIRST: before + damaged.content})
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_sample_of_values_of_a_member_breaks_no_start(part: int) -> None:
+    for what, files in islice(damaged_members(), 17 * part, None, 34):
+        check_start(what, files)
+
+
+@pytest.mark.slow
+def test_no_value_of_a_member_of_a_record_breaks_the_start() -> None:
+    for what, files in damaged_members():
+        check_start(what, files)
 
 
 @pytest.mark.slow

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from storage.batch.pieces import LARGE_RECORD_BYTES, PIECE_BYTES
 from storage.batch.record import Record, decode_records
-from storage.batch.record_stream import LARGE_RECORD_BYTES, PIECE_BYTES, RecordStream, decode_pieces
+from storage.batch.record_stream import RecordStream, decode_pieces
 from storage.codec.varint import encode_varint, encode_varlong
 from storage.errors import InvalidRecord
 

@@ -6,8 +6,10 @@ that is added there is tried here. Numbers within a record have no fixed place: 
 
 from __future__ import annotations
 
+import json
 import re
 import struct
+import zlib
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Final, NamedTuple
@@ -15,6 +17,9 @@ from typing import Final, NamedTuple
 from storage.batch import Compression
 from storage.batch import format as batch_format
 from storage.batch.format import CRC_AT, CRC_COVERS_FROM, HEADER_SIZE
+from storage.batch.legacy import messages
+from storage.batch.legacy.builder import build_message
+from storage.batch.pieces import LARGE_RECORD_BYTES
 from storage.codec.compression import compress, decompress
 from storage.codec.crc32c import crc32c
 from storage.index import offset_index, time_index, transaction_index
@@ -204,6 +209,112 @@ def control_records(marker: bytes) -> Iterator[Damaged]:
     assert marker[CONTROL_KEY_AT - 1] == 8 and marker[CONTROL_VALUE_AT - 1] == 12, marker
     for damaged in with_fields(marker, 0, list(CONTROL_FIELDS)):
         yield Damaged(damaged.what, sealed(damaged.content))
+
+
+# Messages of magic 0 and 1
+
+_LEGACY_ROW = re.compile(r"^\| (\d*) ?\| (\d+) \| (\d+) \| ([^|]+?) *\|", re.MULTILINE)
+_LEGACY_CRC_AT: Final = 12
+_LEGACY_CRC_COVERS_FROM: Final = 16
+_SOUND_KEY: Final = b"key"
+
+
+def legacy_fields(magic: int) -> list[Field]:
+    """Return the numbers in the table of the messages' module; the value's length follows the key of `message_of`."""
+    fields = []
+    for first, second, size, name in _LEGACY_ROW.findall(messages.__doc__ or ""):
+        at = second if magic else first
+        if at:
+            fields.append(Field(name, int(at), int(size)))
+    last = fields[-1]
+    return [*fields, Field("value length", last.at + last.size + len(_SOUND_KEY), 4)]
+
+
+def message_of(magic: int, value: bytes = b"value", *, offset: int = 0, attributes: int = 0) -> bytes:
+    return build_message(
+        offset, magic=magic, timestamp=1_000, key=_SOUND_KEY, value=value, attributes=attributes
+    )
+
+
+def sealed_message(message: bytes) -> bytes:
+    """Return the message with the checksum of its bytes."""
+    buffer = bytearray(message)
+    struct.pack_into(">I", buffer, _LEGACY_CRC_AT, zlib.crc32(message[_LEGACY_CRC_COVERS_FROM:]))
+    return bytes(buffer)
+
+
+def _damaged_messages(message: bytes, magic: int) -> Iterator[Damaged]:
+    for damaged in with_fields(message, 0, legacy_fields(magic)):
+        is_checksum = damaged.what.startswith("CRC")
+        yield damaged if is_checksum else Damaged(damaged.what, sealed_message(damaged.content))
+
+
+def legacy_messages(magic: int) -> Iterator[Damaged]:
+    """Yield a plain message, a wrapper, and messages within one, with each field of the header set to each value.
+
+    The wrappers' contents are short, and more than a reader holds at once.
+    """
+    yield from _damaged_messages(message_of(magic), magic)
+    before, large = message_of(magic), bytes(LARGE_RECORD_BYTES)
+    for codec, value in (
+        *((codec, b"value") for codec in (Compression.GZIP, Compression.SNAPPY, Compression.LZ4)),
+        (Compression.LZ4, large),
+    ):
+        sound = message_of(magic, value, offset=1)
+        yield from _damaged_messages(_wrapper(magic, before + sound, codec), magic)
+        for damaged in _damaged_messages(sound, magic):
+            what = f"in {codec.label}, of {len(value)} bytes: {damaged.what}"
+            yield Damaged(what, _wrapper(magic, before + damaged.content, codec))
+            yield Damaged(f"before another {what}", _wrapper(magic, damaged.content + sound, codec))
+
+
+def _wrapper(magic: int, content: bytes, codec: Compression) -> bytes:
+    return message_of(magic, compress(codec, content, magic=magic), offset=1, attributes=codec)
+
+
+# JSON
+
+_INTEGERS: Final = tuple(
+    sign * (1 << bits) + near for bits in (31, 32, 63, 64) for sign in (1, -1) for near in (-1, 0, 1)
+)
+# Python's parser takes the constants; numbers of very many digits and deep nesting are its own limits.
+JSON_TEXTS: Final = (
+    *(str(number) for number in (*_INTEGERS, 0, 1, -1, -2, 2)),
+    *("1.5", "-0", "1e400", "NaN", "Infinity", "9" * 5000, "null", "true", "false"),
+    *(
+        '""',
+        '"x"',
+        '"\\ud800"',
+        '"\\u0000"',
+        '"a/b"',
+        '".."',
+        '"' + "x" * 300 + '"',
+        "[]",
+        "[1]",
+        "[-1]",
+        "[[]]",
+    ),
+    *('["x"]', "[null]", "{}", '{"a":1}', '{"a":"b"}', "[" * 100_000, "["),
+)
+
+
+def json_members(content: bytes) -> Iterator[Damaged]:
+    """Yield an object with each of its members replaced by each text, left out, twice, and with one that is unknown."""
+    members = json.loads(content)
+
+    def encoded(parts: list[str]) -> bytes:
+        return ("{" + ",".join(parts) + "}").encode()
+
+    sound = {name: f"{json.dumps(name)}:{json.dumps(value)}" for name, value in members.items()}
+    for name in members:
+        rest = [text for other, text in sound.items() if other != name]
+        yield Damaged(f"without {name}", encoded(rest))
+        yield Damaged(f"{name} twice", encoded([*rest, sound[name], sound[name]]))
+        for text in JSON_TEXTS:
+            yield Damaged(f"{name} is {text[:30]}", encoded([*rest, f"{json.dumps(name)}:{text}"]))
+    yield Damaged("an unknown member", encoded([*sound.values(), '"unknown":1']))
+    for text in JSON_TEXTS:
+        yield Damaged(f"no object: {text[:30]}", text.encode())
 
 
 # Other binary files

@@ -31,6 +31,9 @@ from tests.storage.hostile.formats import (
     control_records,
     fields_of,
     index_entries,
+    legacy_fields,
+    legacy_messages,
+    message_of,
     records,
     snapshot_fields,
     snapshots,
@@ -89,8 +92,18 @@ def logs(content: bytes) -> Iterator[Damaged]:
         yield Damaged(each.what, each.content + content[len(first) :])
 
 
+def old_logs(content: bytes) -> Iterator[Damaged]:
+    """Yield a `.log` whose first batch is a damaged message of magic 0 or 1; the other batches follow."""
+    rest = content[len(one_record()) :]
+    for magic in (0, 1):
+        for each in legacy_messages(magic):
+            yield Damaged(f"magic {magic}: {each.what}", each.content + rest)
+
+
+OLD_LOG = "t-0/messages of magic 0 and 1"
 FILES: dict[str, Callable[[bytes], Iterator[Damaged]]] = {
     f"t-0/{SEGMENT}.log": logs,
+    OLD_LOG: old_logs,
     **{f"t-0/{SEGMENT}{suffix}": partial(index_entries, module=module) for suffix, module in INDEXES.items()},
     "t-0/snapshot": snapshots,
     **dict.fromkeys(CHECKPOINTS, texts),
@@ -100,6 +113,8 @@ FILES: dict[str, Callable[[bytes], Iterator[Damaged]]] = {
 def place_of(directory: Path, name: str) -> Path:
     if name == "t-0/snapshot":
         return max((directory / "t-0").glob("*.snapshot"))
+    if name == OLD_LOG:
+        return directory / "t-0" / f"{SEGMENT}.log"
     return directory / name
 
 
@@ -179,6 +194,10 @@ def test_the_tables_of_the_formats_are_complete() -> None:
         ], module
         assert sum(field.size for field in fields) == size, module
     assert sum(field.size for field in snapshot_fields()) == 10 + 46
+    for magic in (0, 1):
+        fields = legacy_fields(magic)
+        sound = message_of(magic)
+        assert len(fields) == 7 + magic and fields[-1].at + 4 + len(b"value") == len(sound), fields
 
 
 def test_a_number_of_very_many_digits_is_out_of_range_and_no_error_of_the_language(sound: Path) -> None:

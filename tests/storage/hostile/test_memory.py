@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import tracemalloc
 from collections.abc import Callable
@@ -10,10 +11,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from click.testing import CliRunner
 
-from storage.batch import Compression, RecordBatch, iterate_batches
+from replog.dump_command import dump
+from storage.batch import Compression, Record, RecordBatch, iterate_batches
 from storage.batch.cut_record import CutRecord
-from storage.batch.record_stream import HOLDING_HEADS
+from storage.batch.legacy.builder import build_message_set
+from storage.batch.pieces import HEADS_HELD
 from storage.cleaner.keys import portions_of_keys
 from storage.cleaner.rebuild import rebuild_batch
 from storage.codec.varint import encode_varint
@@ -65,6 +69,9 @@ TOOLS: dict[str, Callable[[Path], object]] = {
 KINDS: dict[str, Callable[[int, Compression], bytes]] = {
     "one value": lambda size_bytes, codec: framed(one_value(size_bytes), 1, codec),
     "headers": lambda size_bytes, codec: framed(headers(size_bytes // 2), 1, codec),
+    "value of magic 1": lambda size_bytes, codec: build_message_set(
+        [Record(0, NOW_MS, None, bytes(size_bytes))], magic=1, compression=codec
+    ),
 }
 
 
@@ -77,28 +84,49 @@ def peak_bytes(tool: Callable[[Path], object], directory: Path) -> int:
         tracemalloc.stop()
 
 
+def grown_bytes(tool: Callable[[Path], object], directory: Path) -> int:
+    """Return by how much a child grows that runs the tool: this process has held the input unpacked."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            before = most_ever_held()
+            tool(directory)
+            os.write(writer, b"%d" % (most_ever_held() - before))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.waitpid(child, 0)
+    with open(reader, "rb") as result:
+        return int(result.read())
+
+
 def most_ever_held() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 
 
-@pytest.mark.parametrize("tool", TOOLS)
-def test_a_large_record_is_not_held(tool: str, tmp_path: Path) -> None:
-    (tmp_path / SEGMENT).write_bytes(framed(one_value(4 << 20), 1, Compression.ZSTD))
+# The cleaner holds the messages of a wrapper that it builds again.
+HELD = [(tool, kind) for tool in TOOLS for kind in KINDS if (tool, kind) != ("cleaner", "value of magic 1")]
+
+
+@pytest.mark.parametrize(("tool", "kind"), [each for each in HELD if each[1] != "headers"])
+def test_a_large_record_is_not_held(tool: str, kind: str, tmp_path: Path) -> None:
+    codec = Compression.GZIP if kind.endswith("magic 1") else Compression.ZSTD
+    (tmp_path / SEGMENT).write_bytes(KINDS[kind](4 << 20, codec))
     assert peak_bytes(TOOLS[tool], tmp_path) < 2 << 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", list(Compression)[1:])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize(("tool", "kind"), HELD)
 def test_a_batch_that_unpacks_to_very_much_takes_little_memory(
     tool: str, kind: str, codec: Compression, tmp_path: Path
 ) -> None:
-    batch = KINDS[kind](120 << 20 if kind == "one value" else 4 << 20, codec)
+    if kind.endswith("magic 1") and codec is Compression.ZSTD:
+        pytest.skip("zstd does not exist in magic 1")
+    batch = KINDS[kind](120 << 20 if kind != "headers" else 4 << 20, codec)
     (tmp_path / SEGMENT).write_bytes(batch)
-    before = most_ever_held()
-    TOOLS[tool](tmp_path)
-    grown = most_ever_held() - before
+    grown = grown_bytes(TOOLS[tool], tmp_path)
     print(f"{tool}, {kind}, {codec.label}: {len(batch)} bytes take {grown >> 20} MiB")
     assert grown < MOST_BYTES + MOST_TIMES * len(batch)
 
@@ -120,7 +148,7 @@ def test_a_large_record_of_which_a_part_is_held_is_that_record() -> None:
     batch = framed(one_value(1 << 17), 1, Compression.ZSTD)
     view = RecordBatch(batch, 0, len(batch))
     (whole,) = view.records()
-    (cut,) = view.records(take_large=HOLDING_HEADS)
+    (cut,) = view.records(held=HEADS_HELD)
     assert isinstance(cut, CutRecord) and not isinstance(whole, CutRecord)
     assert whole.value == bytes(1 << 17) and cut.value == bytes(64)
     assert (cut.key_size, cut.value_size) == (-1, 1 << 17)
@@ -133,3 +161,13 @@ def test_cl18_a_kept_large_record_is_copied_as_it_is(codec: Compression) -> None
     rebuilt = rebuild_batch(RecordBatch(batch, 0, len(batch)), [0], NOW_MS - 5)
     before = list(RecordBatch(batch, 0, len(batch)).records())
     assert list(RecordBatch(rebuilt, 0, len(rebuilt)).records()) == before
+
+
+def test_a_line_of_any_length_is_printed_whole(tmp_path: Path) -> None:
+    value = "é\udcff".encode("utf-8", "replace") * (1 << 20)
+    fields = b"\x00\x00\x00\x01" + encode_varint(len(value)) + value + b"\x00"
+    path = tmp_path / SEGMENT
+    path.write_bytes(framed(encode_varint(len(fields)) + fields + one_value(3), 2, Compression.ZSTD))
+    lines = CliRunner().invoke(dump, ["--files", str(path), "--print-data-log"]).stdout.splitlines()
+    assert lines[-2].endswith(f" payload: {value.decode()}")
+    assert lines[-1].startswith("| offset: 0 ") and lines[-1].endswith(" payload: \0\0\0")

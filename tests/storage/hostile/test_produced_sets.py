@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.batch import Compression
-from storage.batch.record_stream import LARGE_RECORD_BYTES
+from storage.batch.pieces import LARGE_RECORD_BYTES
 from storage.codec.compression import compress
 from storage.errors import ValidationTakesLong
 from storage.validation.sliced import SlicedValidation

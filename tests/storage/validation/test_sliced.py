@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch
 from storage.batch.format import HEADER_SIZE
-from storage.batch.legacy.builder import build_message_set
+from storage.batch.legacy.builder import build_message, build_message_set
 from storage.batch.record import encode_record
 from storage.codec.compression import compress
 from storage.codec.crc32c import crc32c
@@ -262,14 +262,20 @@ def test_what_a_batch_unpacks_to_is_work_of_the_step() -> None:
 def test_lv8_a_slice_converts_many_messages_and_not_very_many(
     codec: Compression, messages: int, slices: int
 ) -> None:
-    """They are read twice, checked and then built again; a first slice looks at the headers."""
+    """They are read twice, checked and then built again; a first slice looks at the headers.
+
+    A wrapper of more than 64 KiB has slices for the pieces of its content, too.
+    """
     records = [Record(offset=index, timestamp=NOW_MS, key=b"", value=b"") for index in range(messages)]
     data = build_message_set(records, magic=1, compression=codec)
     validation, found = SlicedValidation(data, RULES, NOW_MS), 0
     while not validation.is_done:
         validation.advance()
         found += 1
-    assert found == slices
+    if codec is Compression.NONE or len(data) < 100:
+        assert found == slices
+    else:
+        assert slices <= found <= 30
 
 
 @pytest.mark.parametrize(("base", "delta"), [(-10, -(1 << 63)), ((1 << 63) - 1, 1), (-10, -1), (5, -6)])
@@ -294,3 +300,54 @@ def test_lv23_without_a_bound_on_the_step_a_batch_of_any_number_of_records_is_ch
         ).last_offset
         == STEP_RECORDS
     )
+
+
+@pytest.mark.parametrize("timestamp_type", [TimestampType.CREATE, TimestampType.LOG_APPEND])
+@pytest.mark.parametrize("target", [None, Compression.ZSTD])
+@pytest.mark.parametrize("codec", CODECS[1:4])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_lv8_slices_convert_large_messages_piece_by_piece(
+    magic: int, codec: Compression, target: Compression | None, timestamp_type: TimestampType
+) -> None:
+    large = bytes(range(256)) * 300
+    fields = [(b"", b"a"), (b"k", large), (large, None), (b"", b"b" * 50_000), (large, large), (b"k", b"c")]
+    data = build_message_set(
+        [Record(index, NOW_MS + index, key, value) for index, (key, value) in enumerate(fields)],
+        magic=magic,
+        compression=codec,
+        timestamp_type=TimestampType.CREATE if magic else TimestampType.NO,
+    )
+    rules = ValidationRules(
+        target_codec=target, timestamp_type=timestamp_type, max_message_bytes=1 << 20, is_compacted=True
+    )
+    assert in_slices(data, rules) == at_once(data, rules)
+
+
+@pytest.mark.parametrize("at", [16, 17, 30, 40_000, -1])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_lv8_slices_refuse_a_damaged_large_message_as_the_whole_does(magic: int, at: int) -> None:
+    fields = [(0, b"a"), (1, bytes(range(256)) * 300)]
+    first, second = (
+        build_message(index, magic=magic, timestamp=NOW_MS, key=b"k", value=value, attributes=0)
+        for index, value in fields
+    )
+    damaged = bytearray(second)
+    damaged[at] ^= 4
+    data = build_message(
+        1, magic=magic, timestamp=NOW_MS, key=None, value=compress(Compression.GZIP, first + damaged), attributes=1
+    )  # fmt: skip
+    refusal = in_slices(data, RULES)
+    assert refusal == at_once(data, RULES)
+    # An error, not the facts of a set.
+    assert isinstance(refusal, tuple) and isinstance(refusal[0], type)
+
+
+@pytest.mark.parametrize("codec", CODECS[1:4])
+def test_lv8_a_large_message_is_not_held_while_it_is_converted(codec: Compression) -> None:
+    data = build_message_set([Record(0, NOW_MS, None, bytes(8 << 20))], magic=1, compression=codec)
+    tracemalloc.start()
+    rules = ValidationRules(target_codec=Compression.ZSTD)
+    SlicedValidation(data, rules, NOW_MS).run()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 << 20

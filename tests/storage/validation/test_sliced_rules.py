@@ -10,8 +10,8 @@ import pytest
 from storage.batch import Compression, RecordBatch, TimestampType, iterate_batches
 from storage.batch.format import TRANSACTIONAL_FLAG
 from storage.batch.legacy.builder import build_message_set
+from storage.batch.pieces import PIECE_BYTES
 from storage.batch.record import Record
-from storage.batch.record_stream import PIECE_BYTES
 from storage.codec.crc32c import crc32c
 from storage.errors import (
     InvalidRecord,

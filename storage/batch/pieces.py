@@ -1,0 +1,60 @@
+"""Pieces of what a batch unpacks to, slices of the work on them, and how much of a large record is held."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from typing import Final, NamedTuple, TypeVar
+
+from storage.codec.buffer import Buffer
+
+# The size of a slice of work.
+PIECE_BYTES: Final = 1 << 16
+# The stated length above which a record is large.
+LARGE_RECORD_BYTES: Final = 1 << 16
+# Frames and blocks that unpack to nothing.
+_EMPTY_IN_A_SLICE: Final = 64
+# More bytes than any field has.
+_WHOLE: Final = (1 << 31) - 1
+
+# Ends a slice of work.
+Slices = Generator[None, None, None]
+Result = TypeVar("Result")
+
+
+class Held(NamedTuple):
+    """How much of a large record whoever reads it holds: so many first bytes of its key and of its value."""
+
+    key_bytes: int
+    value_bytes: int
+    header_keys: bool
+    # With the keys only.
+    header_values: bool = False
+
+
+ALL_HELD: Final = Held(_WHOLE, _WHOLE, header_keys=True, header_values=True)
+# Enough of a control record, whatever follows.
+HEADS_HELD: Final = Held(64, 64, header_keys=False)
+HEADER_KEYS_HELD: Final = Held(64, 64, header_keys=True)
+KEYS_HELD: Final = Held(_WHOLE, 0, header_keys=False)
+
+
+def cut_pieces(pieces: Iterable[Buffer]) -> Iterator[bytes]:
+    """Yields the bytes of the pieces, and an empty piece for every few that are empty: those are work, too."""
+    empty_count = 0
+    for piece in pieces:
+        if not piece:
+            empty_count += 1
+            if empty_count % _EMPTY_IN_A_SLICE == 0:
+                yield b""
+        for start in range(0, len(piece), PIECE_BYTES):
+            yield bytes(piece[start : start + PIECE_BYTES])
+
+
+def result_of(slices: Generator[None, None, Result]) -> Result:
+    """Run all slices at once. Returns their result."""
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
