@@ -27,6 +27,22 @@ from cluster.core.messages import NO_EPOCH, NO_TOPIC_ID, Header, TopicPartition
 Life = tuple[int, str]
 # The topic id and the leader epoch of a replica: the history that an offset in its log belongs to.
 LogView = tuple[str, int]
+# The errors of these checks, by which a node's log tells who was refused. NOT_LEADER_OR_FOLLOWER is none of them: every
+# client gets it whose metadata is old.
+REFUSALS = frozenset(
+    {
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    }
+)
 
 
 def check_cluster(sender: int, named: str, own: str) -> None:

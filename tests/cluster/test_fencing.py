@@ -119,6 +119,11 @@ def test_c1_a_follower_must_name_the_topic_id() -> None:
         fencing.check_topic_id(T0, NO_TOPIC_ID, NEW, may_omit=False)
 
 
+def test_what_a_check_refuses_is_told_in_the_log_but_for_what_every_client_gets() -> None:
+    codes = {wanted for cases in CASES.values() for _, wanted in cases if isinstance(wanted, ErrorCode)}
+    assert codes - {ErrorCode.NOT_LEADER_OR_FOLLOWER} == fencing.REFUSALS
+
+
 PLANTED = {
     replacement.target.removeprefix("cluster.core.fencing:"): bug.name
     for bug in bugs().values()
