@@ -31,7 +31,7 @@ ORDERS = {
         "node broker controller replica client metadata connection refusals outbox effects events config fencing"
         " messages errors"
     ),
-    "cluster.shell": "clients server incoming runtime transport streams engine wire",
+    "cluster.shell": "clients server incoming refused runtime transport streams engine wire",
     "sim": (
         "commands shrink view determinism detection swarm seeds_output seeds cpu_limit run seed_range bundled"
         " result_lines canaries left_logs departures judgement sometimes outages blindfold cluster watch story witness"

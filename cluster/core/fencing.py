@@ -9,9 +9,12 @@ checks raise ClusterError with Kafka's code.
 | cluster id | `check_cluster` |
 | sender of a request between nodes | `check_names_itself` |
 | broker epoch | `check_broker_epoch`, `check_life`, `check_fetch_of_present_life`, `is_same_life` |
+| broker epoch of a record | `is_change_of_life`, `is_registration_read`, `is_later_life` |
+| broker epoch of one's own | `is_answer_to_life`, `is_registered_since` |
 | incarnation | `check_incarnation`, `check_life`, `is_same_incarnation` |
-| topic id | `check_topic_id`, `check_known_topic_id`, `is_same_topic` |
+| topic id | `check_topic_id`, `check_known_topic_id`, `is_same_topic`, `is_removal_of`, `is_topic_of_batches` |
 | leader epoch | `check_leader_epoch`, `is_same_leader_epoch`, `is_newer_leader_epoch` |
+| leader epoch that a client is told | `is_earlier_leader`, `is_news_of_leader` |
 | leader epoch of a proposal | `check_proposal_of_leader_epoch`, `check_proposal_not_ahead` |
 | topic id and leader epoch | `is_same_log` |
 | proposals of one leader epoch | `check_proposal_is_latest` |
@@ -27,6 +30,22 @@ from cluster.core.messages import NO_EPOCH, NO_TOPIC_ID, Header, TopicPartition
 Life = tuple[int, str]
 # The topic id and the leader epoch of a replica: the history that an offset in its log belongs to.
 LogView = tuple[str, int]
+# The errors of these checks, by which a node's log tells who was refused. NOT_LEADER_OR_FOLLOWER is none of them: every
+# client gets it whose metadata is old.
+REFUSALS = frozenset(
+    {
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    }
+)
 
 
 def check_cluster(sender: int, named: str, own: str) -> None:
@@ -82,6 +101,34 @@ def is_same_life(named: int, current: int) -> bool:
     return named == current
 
 
+def is_change_of_life(named: int, registered: int) -> bool:
+    """Returns whether a change in the metadata log is of the registered life of its broker; none is of another."""
+    return named == registered
+
+
+def is_registration_read(next_offset: int, broker_epoch: int) -> bool:
+    """Returns whether a broker that reads on at `next_offset` has read its registration (BRK-2).
+
+    A broker epoch is the offset of its registration.
+    """
+    return next_offset > broker_epoch
+
+
+def is_later_life(registered: int, own: int) -> bool:
+    """Returns whether the metadata has a later life of this broker than the one that this process was told."""
+    return registered > own
+
+
+def is_answer_to_life(asked: int, own: int) -> bool:
+    """Returns whether a heartbeat that is answered now was sent in the present life."""
+    return asked == own
+
+
+def is_registered_since(own: int, superseded: int) -> bool:
+    """Returns whether this process was registered again after another one had taken over its id."""
+    return own > superseded
+
+
 def check_incarnation(broker_id: int, named: str, registered: str) -> None:
     """Refuses another process than that which was registered under the broker's id and epoch."""
     if named != registered:
@@ -120,6 +167,19 @@ def is_same_topic(named: str, held: str) -> bool:
     return named == held
 
 
+def is_removal_of(named: str, held: str) -> bool:
+    """Returns whether the removal of a topic in the metadata log is of the one that has the name now."""
+    return named == held
+
+
+def is_topic_of_batches(named: str, sent_to: str) -> bool:
+    """Returns whether a producer's next batch is for the topic that it has sent its last ones to.
+
+    The brokers know nothing of it in another topic of the name, and its sequence begins again.
+    """
+    return named == sent_to
+
+
 def check_leader_epoch(topic_partition: TopicPartition, named: int, current: int) -> None:
     """Refuses a request that names another leader epoch than the replica's (LED-1, EPC-4, KIP-320).
 
@@ -147,6 +207,16 @@ def is_same_log(one: LogView, other: LogView) -> bool:
 def is_newer_leader_epoch(decided: int, known: int) -> bool:
     """Returns whether the decided leader epoch begins a new role, rather than confirms the present one (ROL-3)."""
     return decided > known
+
+
+def is_earlier_leader(told: int, known: int) -> bool:
+    """Returns whether a client is told of an earlier leader than it knows, by a broker that lags."""
+    return told < known
+
+
+def is_news_of_leader(told: int, known: int) -> bool:
+    """Returns whether a refusal names a newer leader than the client knows (KIP-951)."""
+    return told > known
 
 
 def check_proposal_not_ahead(

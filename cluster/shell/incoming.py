@@ -11,14 +11,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import final
 
 import grpc
 import grpc.aio
 
-from cluster.core.connection.codec import Malformed, OutOfBounds
+from cluster.core.connection.codec import Malformed
 from cluster.core.connection.incoming import IncomingCall, IncomingStream
 from cluster.core.connection.rooms import UNARY, Rooms
+from cluster.shell.refused import RefusalLog, TooManyConnections, Watched
 from cluster.shell.runtime import Runtime
 from cluster.shell.streams import CODEC
 from cluster.shell.transport import read_or_end
@@ -35,18 +37,6 @@ MOST_CONNECTIONS = 1_000
 MOST_READ = 4
 
 
-def log_refused(sender: str, refused: OutOfBounds | Malformed | TooManyConnections) -> None:
-    """Logs a request out of bounds, bytes that are no request, or a call too many, with the sender's address."""
-    logger.warning("request refused: sender=%s %s", sender, refused)
-
-
-class TooManyConnections(Exception):
-    """One connection too many has a call."""
-
-    def __init__(self) -> None:
-        super().__init__(f"the node has calls of {MOST_CONNECTIONS} connections already")
-
-
 @final
 class Connections:
     """The connections that have calls, each with how many: streams and unary calls."""
@@ -59,7 +49,7 @@ class Connections:
         """Counts a call of this client until the block ends. Raises TooManyConnections."""
         calls = self._calls.get(peer, 0)
         if calls == 0 and len(self._calls) >= MOST_CONNECTIONS:
-            raise TooManyConnections
+            raise TooManyConnections(MOST_CONNECTIONS)
         self._calls[peer] = calls + 1
         try:
             yield
@@ -74,8 +64,11 @@ class Connections:
 class ServedStream:
     """One client's stream, from its begin until the client has left."""
 
-    def __init__(self, context: Context, runtime: Runtime, rooms: Rooms, path: str) -> None:
+    def __init__(
+        self, context: Context, runtime: Runtime, rooms: Rooms, refusals: RefusalLog, path: str
+    ) -> None:
         self._context, self._rooms, self._path = context, rooms, path
+        self._refusals = refusals
         self._peer = context.peer()
         self._written = asyncio.Event()
         self._passed_on = asyncio.Event()
@@ -84,9 +77,9 @@ class ServedStream:
             CODEC,
             path,
             self._room,
-            runtime,
+            Watched(runtime, refusals, self._peer),
             wake=self._wake,
-            on_refused=lambda refused: log_refused(self._peer, refused),
+            on_refused=partial(refusals.on_wrong, self._peer),
         )
 
     def _wake(self) -> None:
@@ -109,7 +102,7 @@ class ServedStream:
                 self._passed_on.clear()
                 await self._passed_on.wait()
         except Malformed as error:
-            log_refused(self._peer, error)
+            self._refusals.on_wrong(self._peer, error)
             await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         finally:
             writer.cancel()
@@ -160,7 +153,9 @@ class ReadTurns:
                 del self._turns[peer]
 
 
-async def serve_unary(context: Context, runtime: Runtime, rooms: Rooms, turns: ReadTurns, path: str) -> None:
+async def serve_unary(
+    context: Context, runtime: Runtime, rooms: Rooms, turns: ReadTurns, refusals: RefusalLog, path: str
+) -> None:
     """Reads the request and writes the answer; if the client leaves before, the core drops the call."""
     peer = context.peer()
     answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -168,9 +163,9 @@ async def serve_unary(context: Context, runtime: Runtime, rooms: Rooms, turns: R
     call = IncomingCall(
         CODEC,
         rooms.enter(peer, UNARY),
-        runtime,
+        Watched(runtime, refusals, peer),
         write=lambda _, frame: None if answered.done() else answered.set_result(frame),
-        on_refused=lambda refused: log_refused(peer, refused),
+        on_refused=partial(refusals.on_wrong, peer),
         on_passed=passed.set,
     )
     try:
@@ -183,7 +178,7 @@ async def serve_unary(context: Context, runtime: Runtime, rooms: Rooms, turns: R
                 await passed.wait()
         await context.write(await answered)
     except Malformed as error:
-        log_refused(peer, error)
+        refusals.on_wrong(peer, error)
         await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
     finally:
         call.end()

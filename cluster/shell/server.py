@@ -5,6 +5,7 @@ SO_REUSEPORT is off so that a taken port is an error: otherwise a second node wo
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import socket
@@ -23,10 +24,9 @@ from cluster.shell.incoming import (
     Context,
     ReadTurns,
     ServedStream,
-    TooManyConnections,
-    log_refused,
     serve_unary,
 )
+from cluster.shell.refused import RefusalLog, TooManyConnections
 from cluster.shell.runtime import Runtime
 from cluster.shell.streams import MAX_MESSAGE_BYTES
 
@@ -83,6 +83,7 @@ class NodeServer:
         self.rooms = Rooms()
         self._turns = ReadTurns()
         self._connections = Connections()
+        self._refusals = RefusalLog(asyncio.get_running_loop().time)
         runtime.after_turn = self.rooms.end_turn
         # `health.aio` is set when the module is imported, depending on the version of gRPC.
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
@@ -131,7 +132,7 @@ class NodeServer:
             try:
                 stack.enter_context(self._connections.serve(context.peer()))
             except TooManyConnections as error:
-                log_refused(context.peer(), error)
+                self._refusals.on_wrong(context.peer(), error)
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
             yield
 
@@ -139,7 +140,7 @@ class NodeServer:
     def _stream_handler(self, path: str) -> Callable[[object, Context], Awaitable[None]]:
         async def serve(_: object, context: Context) -> None:
             async with self._connection(context):
-                await ServedStream(context, self._runtime, self.rooms, path).serve()
+                await ServedStream(context, self._runtime, self.rooms, self._refusals, path).serve()
 
         serve.__name__ = path
         return serve
@@ -147,7 +148,7 @@ class NodeServer:
     def _unary_handler(self, path: str) -> Callable[[object, Context], Awaitable[None]]:
         async def answer(_: object, context: Context) -> None:
             async with self._connection(context):
-                await serve_unary(context, self._runtime, self.rooms, self._turns, path)
+                await serve_unary(context, self._runtime, self.rooms, self._turns, self._refusals, path)
 
         answer.__name__ = path
         return answer

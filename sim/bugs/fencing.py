@@ -56,15 +56,34 @@ _QUESTIONS: Mapping[str, tuple[bool, str]] = {
     "is_same_log": (True, "What waits is answered by another topic of the name, or in another leader epoch."),
     "is_newer_leader_epoch": (False, "A follower does not notice that its leader epoch is over."),
     "is_older_partition_epoch": (False, "A replica goes back to an older state of its partition (ROL-1)."),
+    "is_change_of_life": (
+        True,
+        "A change of an earlier life of a broker is taken for one of the present life.",
+    ),
+    "is_registration_read": (
+        True,
+        "A broker is unfenced before it has read what was decided before it came (BRK-2).",
+    ),
+    "is_later_life": (False, "A process goes on in its roles after another one was registered under its id."),
+    "is_answer_to_life": (True, "The answer to a heartbeat of the last life moves the present one on."),
+    "is_registered_since": (True, "A process that was superseded goes on without a registration of its own."),
+    "is_removal_of": (True, "The removal of a topic takes the next one of its name out of the metadata."),
+    "is_topic_of_batches": (True, "A producer goes on with its sequence in a topic that was created again."),
+    "is_earlier_leader": (False, "A broker that lags takes a client back to an earlier leader."),
+    "is_news_of_leader": (True, "A refusal of a broker that lags takes a client back to an earlier leader."),
     "is_newer_partition_epoch": (True, "A leader goes back to an older ISR (ISR-7)."),
 }
 
 
-# The scenarios that find them; the others are noticed by `tests/cluster/test_fencing.py`.
+# The scenarios that find them; drawn seed 1 finds `is_news_of_leader`. The others are noticed by
+# `tests/cluster/test_fencing.py`.
 _FOUND_BY: Mapping[str, str] = {
     "check_topic_id": "recreated-topic",
     "is_newer_leader_epoch": "leader-crash",
+    "is_earlier_leader": "stale-leader-epoch",
+    "is_registration_read": "leader-crash",
     "is_same_life": "late-isr-proposal",
+    "is_topic_of_batches": "recreated-topic",
     "is_same_leader_epoch": "re-elected-leader",
 }
 

@@ -13,8 +13,10 @@ from cluster.core.replica.leader import Leader
 from cluster.core.replica.leader_appends import LeaderAppends, WaitingAppend
 from cluster.core.replica.outcomes import Outcome
 from cluster.core.replica.replica import Replica
+from cluster.core.replica.sliced_appends import SlicedAppend
 from sim.bugs.planting import Bug, Make, Replacement
 from storage.log import PartitionLog
+from storage.validation.work import APPEND_WORK
 
 Original = Callable[..., Any]
 
@@ -77,6 +79,18 @@ def _unless_diverging(original: Original) -> Original:
     return is_promise
 
 
+def _counts_refusals(original: Original) -> Original:
+    def finish(appends: LeaderAppends, now_ms: int, append: SlicedAppend) -> bool:
+        if append.validation is None and append.failure is None:
+            if appends.work.left <= 0:
+                return False
+            if appends._led(append.topic_partition) is None:
+                appends.work.left -= APPEND_WORK
+        return bool(original(appends, now_ms, append))
+
+    return finish
+
+
 def _starts_again(original: Original) -> Original:
     def on_out_of_range(
         fetchers: Fetchers, now_ms: int, replica: Replica, follower: object, answer: FetchPartitionResponse
@@ -114,6 +128,15 @@ def _bug(name: str, story: str, target: str, make: Make, found_by: str) -> Bug:
 
 
 REPLICA_BUGS: tuple[Bug, ...] = (
+    # No scenario finds it, because drawn and bundled producers do not use up a step's work: the run with less work that
+    # does is `tests/sim/runs/test_refused_sets.py`.
+    Bug(
+        name="refusals-are-work",
+        story="A step that refuses more sets than it may append begins their checks again and again, without an end.",
+        replacements=(
+            Replacement(target=f"{_REPLICA}.leader_appends:LeaderAppends._finish", make=_counts_refusals),
+        ),
+    ),
     _bug(
         "leader-commits-below-min-isr",
         "The high watermark rises although too few replicas are in sync (KAFKA-15583).",

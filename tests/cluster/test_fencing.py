@@ -83,6 +83,15 @@ CASES: dict[str, list[tuple[tuple[object, ...], ErrorCode | bool | None]]] = {
     ],
     "is_same_life": [((6, 7), False), ((7, 7), True)],
     "is_same_incarnation": [(("a", "b"), False), (("a", "a"), True)],
+    "is_change_of_life": [((6, 7), False), ((8, 7), False), ((7, 7), True)],
+    "is_registration_read": [((8, 7), True), ((7, 7), False), ((6, 7), False)],
+    "is_later_life": [((8, 7), True), ((7, 7), False), ((6, 7), False)],
+    "is_answer_to_life": [((6, 7), False), ((7, 7), True)],
+    "is_registered_since": [((8, 7), True), ((7, 7), False)],
+    "is_removal_of": [((OLD, NEW), False), ((NEW, NEW), True)],
+    "is_topic_of_batches": [((OLD, NEW), False), ((NEW, NO_TOPIC_ID), False), ((NEW, NEW), True)],
+    "is_earlier_leader": [((3, 4), True), ((4, 4), False), ((5, 4), False)],
+    "is_news_of_leader": [((5, 4), True), ((4, 4), False), ((3, 4), False)],
     "is_same_topic": [((OLD, NEW), False), ((NEW, NEW), True)],
     "is_same_leader_epoch": [((3, 4), False), ((4, 4), True)],
     "is_same_log": [
@@ -117,6 +126,11 @@ def test_a_comparison_refuses_what_is_not_the_senders_or_the_receivers(function:
 def test_c1_a_follower_must_name_the_topic_id() -> None:
     with pytest.raises(ClusterError, match="INCONSISTENT_TOPIC_ID"):
         fencing.check_topic_id(T0, NO_TOPIC_ID, NEW, may_omit=False)
+
+
+def test_what_a_check_refuses_is_told_in_the_log_but_for_what_every_client_gets() -> None:
+    codes = {wanted for cases in CASES.values() for _, wanted in cases if isinstance(wanted, ErrorCode)}
+    assert codes - {ErrorCode.NOT_LEADER_OR_FOLLOWER} == fencing.REFUSALS
 
 
 PLANTED = {

@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import partial
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.broker.ending import Ending, OrderlyStop
 from cluster.core.broker.logs import BrokerLogs
 from cluster.core.broker.publication import Publication
@@ -180,7 +181,7 @@ class Lifecycle:
     def _on_heartbeat(self, broker_epoch: int, now_ms: int, body: ResponseBody | TransportError) -> None:
         assert self._is_beating, body
         self._is_beating = False
-        if broker_epoch != self._context.broker_epoch:
+        if not fencing.is_answer_to_life(broker_epoch, self._context.broker_epoch):
             # The answer is late: it tells of a life that this process has replaced by a new registration since.
             self.beat(now_ms)
             return

@@ -44,7 +44,9 @@ class Publication:
 
     def _has_own_registration(self) -> bool:
         own_epoch = self._context.broker_epoch
-        return own_epoch > self._superseded_epoch and self._context.metadata.image.next_offset > own_epoch
+        next_offset = self._context.metadata.image.next_offset
+        is_registered = fencing.is_registered_since(own_epoch, self._superseded_epoch)
+        return is_registered and fencing.is_registration_read(next_offset, own_epoch)
 
     def is_superseded(self) -> bool:
         """Returns whether the metadata names another process as this broker, in a later life than this one's.
@@ -54,13 +56,15 @@ class Publication:
         own_epoch = self._context.broker_epoch
         known = self._context.metadata.image.brokers.get(self._context.broker_id)
         # Before its registration is answered, a broker finds the one of its last process.
-        if own_epoch == NO_BROKER_EPOCH or known is None or known.broker_epoch <= own_epoch:
+        if own_epoch == NO_BROKER_EPOCH or known is None:
+            return False
+        if not fencing.is_later_life(known.broker_epoch, own_epoch):
             return False
         return not fencing.is_same_incarnation(self._context.header.incarnation, known.incarnation)
 
     def withdraw(self) -> bool:
         """Ends all roles, and acts on no metadata until this process is registered again. Returns whether it did."""
-        if self._context.broker_epoch <= self._superseded_epoch:
+        if not fencing.is_registered_since(self._context.broker_epoch, self._superseded_epoch):
             return False
         self._superseded_epoch = self._context.broker_epoch
         self.is_published = False

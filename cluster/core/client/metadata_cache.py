@@ -100,7 +100,7 @@ class MetadataCache:
         for partition in topic.partitions:
             old = known.leaders.get(partition.partition)
             # No view takes an epoch back, not even a newer one: a refusal may have named a leader that is newer still.
-            if old is None or partition.leader_epoch >= old.leader_epoch:
+            if old is None or not fencing.is_earlier_leader(partition.leader_epoch, old.leader_epoch):
                 known.leaders[partition.partition] = LeaderAndEpoch(
                     leader=partition.leader, leader_epoch=partition.leader_epoch
                 )
@@ -119,7 +119,9 @@ class MetadataCache:
         ):
             return False
         old = known.leaders.get(number)
-        if old is None or refusal.leader_id == NO_LEADER or refusal.leader_epoch <= old.leader_epoch:
+        if old is None or refusal.leader_id == NO_LEADER:
+            return False
+        if not fencing.is_news_of_leader(refusal.leader_epoch, old.leader_epoch):
             return False
         known.leaders[number] = LeaderAndEpoch(leader=refusal.leader_id, leader_epoch=refusal.leader_epoch)
         self._forget_lists()

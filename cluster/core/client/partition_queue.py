@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import final
 
+from cluster.core import fencing
 from cluster.core.client.accumulator import NO_SEQUENCE, ProducerBatch, ProducerIdentity
 from cluster.core.messages import NO_TOPIC_ID, TopicPartition
 from storage.batch.record import MAX_INT32, add_to_sequence
@@ -93,7 +94,7 @@ class PartitionQueue:
         """Moves the first batch of `queue` to `in_flight`: it was sent to `leader`, for the topic of that id."""
         assert self.queue[0] is batch, batch.number
         assert self.is_free_for(leader, topic_id), (self.topic_partition, leader, topic_id)
-        if topic_id != self.topic_id:
+        if not fencing.is_topic_of_batches(topic_id, self.topic_id):
             self._begin_topic(topic_id)
         self.queue.popleft()
         in_flight = self.in_flight

@@ -163,7 +163,7 @@ class BrokerControl:
 
     def has_caught_up(self, request: BrokerHeartbeatRequest) -> bool:
         """Returns whether the broker has read its own registration, and so all that came before it (BRK-2)."""
-        return request.metadata_offset > request.broker_epoch
+        return fencing.is_registration_read(request.metadata_offset, request.broker_epoch)
 
     def _fence_on_request(self, request: BrokerHeartbeatRequest) -> Decision:
         return Decision(

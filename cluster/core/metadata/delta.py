@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import assert_never, final
 
+from cluster.core import fencing
 from cluster.core.messages import NO_LEADER, TopicPartition
 from cluster.core.metadata.changes import Change
 from cluster.core.metadata.image import (
@@ -174,7 +175,7 @@ class MetadataDelta:
 
     def _change_broker(self, record: BrokerChangeRecord) -> None:
         broker = self._brokers.get(record.broker_id) or self.before.brokers.get(record.broker_id)
-        if broker is None or broker.broker_epoch != record.broker_epoch:
+        if broker is None or not fencing.is_change_of_life(record.broker_epoch, broker.broker_epoch):
             raise _Misfit(f"the registered broker is {broker}")
         shutdown = record.in_controlled_shutdown
         self._brokers[record.broker_id] = replace(
@@ -237,7 +238,7 @@ class MetadataDelta:
 
     def _remove_topic(self, record: RemoveTopicRecord) -> None:
         topic = self._known(record.name)
-        if topic.topic.topic_id != record.topic_id:
+        if not fencing.is_removal_of(record.topic_id, topic.topic.topic_id):
             raise _Misfit(f"the topic's id is {topic.topic.topic_id}")
         self.removed_topics.append((record.name, record.topic_id))
         self._topics[record.name] = None

@@ -426,15 +426,13 @@ class FetchHandler:
         )
 
     def _report_quiet(self, replica: Replica, asked: FetchPartition) -> FetchPartitionResponse:
-        """Returns the answer for a partition with nothing new: the one before, as long as no mark has moved."""
+        """Returns the answer for a partition with nothing new: the one before while no mark has moved."""
         log, known = replica.log, replica.quiet_answer
         if (
             known is None
             or known.log_end_offset != log.local.log_end_offset
             or known.high_watermark != log.marks.high_watermark
             or known.log_start_offset != log.marks.log_start_offset
-            or known.leader_epoch != replica.leader_epoch
-            or known.leader_id != replica.leader_id
         ):
             known = replica.quiet_answer = self._report(replica, asked)
         return known

@@ -5,6 +5,7 @@ Kafka: KafkaApis.handleProduceRequest.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import final
 
@@ -19,6 +20,8 @@ from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.leader_appends import ACKS_ALL, ACKS_LEADER, ACKS_NONE, LeaderAppends
 from cluster.core.replica.outcomes import Appended, Outcome
 from storage.values import maker
+
+logger = logging.getLogger(__name__)
 
 _response, _partition_response = maker(ProduceResponse), maker(ProducePartitionResponse)
 
@@ -49,6 +52,8 @@ class ProduceHandler:
         self._appends = appends
         # The requests that wait, by call.
         self._waiting: dict[int, ProduceCall] = {}
+        # The sets of records with acks=0 that were refused because too much waits: their senders are not told.
+        self.dropped = 0
 
     def on_request(self, now_ms: int, call: int, request: ProduceRequest) -> None:
         """Appends all batches of the request; it is answered when each is as safe as `acks` asks, or is refused.
@@ -140,8 +145,23 @@ class ProduceHandler:
             leader_epoch=leader_epoch,
         )
 
+    def _count_dropped(self, produced: ProduceCall) -> None:
+        """Counts what was refused of a request without a reply, and logs the first, second, fourth … of them."""
+        for answer in produced.answers:
+            if answer is None or answer.error is not ErrorCode.REQUEST_TIMED_OUT:
+                continue
+            self.dropped += 1
+            if self.dropped & (self.dropped - 1) == 0:
+                logger.warning(
+                    "produce dropped: acks=0 topic_partition=%s dropped=%d reason=%s",
+                    answer.topic_partition,
+                    self.dropped,
+                    answer.message,
+                )
+
     def _answer(self, produced: ProduceCall) -> None:
         if produced.acks == ACKS_NONE:
+            self._count_dropped(produced)
             return
         answers = []
         for answer in produced.answers:

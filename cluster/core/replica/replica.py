@@ -56,7 +56,7 @@ class Replica:
         self.is_flushing = False
         # When the last flush ended, or the log was opened.
         self.flushed_ms = now_ms
-        # The last answer to a fetch that found nothing new here.
+        # The last answer to a fetch that found nothing new here, under the present registration.
         self.quiet_answer: FetchPartitionResponse | None = None
 
     @property
@@ -83,6 +83,8 @@ class Replica:
         self.leader_epoch = registration.leader_epoch
         self.view = (self.topic_id, self.leader_epoch)
         self.partition_epoch = registration.partition_epoch
+        # It names the leader and the epoch of the registration before.
+        self.quiet_answer = None
 
     def check_leads(self) -> Leader:
         """Returns the state as leader. Raises ClusterError if this broker does not lead the partition."""

@@ -116,6 +116,26 @@ def test_pro7_a_retry_that_comes_while_the_batch_is_checked_gets_its_offsets() -
     assert case.setup.end == COUNT
 
 
+def test_what_is_dropped_of_acks_0_is_counted_and_the_log_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sliced_appends, "MAX_WAITING_BYTES", len(large()))
+    case = Produced()
+    case.produce(large(), acks=0)
+    produces = case.setup.manager.produces
+    assert produces.dropped == 0 and not caplog.records
+    for _ in range(5):
+        case.produce(batch(b"lost"), acks=0)
+    # Who is told of the refusal is not counted.
+    case.produce(batch(b"told"))
+    assert produces.dropped == 5
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.split(" reason=")[0] for line in lines] == [
+        f"produce dropped: acks=0 topic_partition=t-0 dropped={count}" for count in (1, 2, 4)
+    ]
+    assert "bytes wait for their checks" in lines[0]
+
+
 @pytest.mark.parametrize("acks", [0, -1])
 def test_c6_what_waits_for_its_checks_is_bounded_whatever_its_acks_are(
     acks: int, monkeypatch: pytest.MonkeyPatch
