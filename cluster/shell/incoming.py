@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import final
@@ -29,12 +30,15 @@ logger = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
-# The streams of one kind on a connection. Our clients have one, and begin the next while the one before ends.
-MOST_STREAMS = 8
-# The connections with calls that a node serves at a time: of each, some requests are in memory that no room counts yet.
+# The connections with calls that a node serves at a time: of each stream, and of each unary call that is read, up to
+# PIECE_BYTES and what gRPC takes ahead may be in memory that no room counts yet: 7 MiB a connection.
 MOST_CONNECTIONS = 1_000
-# The unary calls of a connection whose requests are read at a time, each of any size.
-MOST_READ = 4
+# The streams of a connection. Our clients have one or two, and begin the next while the one before ends.
+MOST_STREAMS = 4
+# The unary calls of a connection whose requests are read at a time.
+MOST_READ = 2
+# How long the next piece of a frame may take, whose place others may wait for.
+PIECE_TIMEOUT_S = 30.0
 
 
 @final
@@ -42,22 +46,47 @@ class Connections:
     """The connections that have calls, each with how many: streams and unary calls."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, int] = {}
+        self._calls: Counter[str] = Counter()
+        self._streams: Counter[str] = Counter()
 
     @contextlib.contextmanager
     def serve(self, peer: str) -> Iterator[None]:
         """Counts a call of this client until the block ends. Raises TooManyConnections."""
-        calls = self._calls.get(peer, 0)
-        if calls == 0 and len(self._calls) >= MOST_CONNECTIONS:
+        if peer not in self._calls and len(self._calls) >= MOST_CONNECTIONS:
             raise TooManyConnections(MOST_CONNECTIONS)
-        self._calls[peer] = calls + 1
-        try:
+        with _counted(self._calls, peer):
             yield
-        finally:
-            if self._calls[peer] > 1:
-                self._calls[peer] -= 1
-            else:
-                del self._calls[peer]
+
+    @contextlib.contextmanager
+    def serve_stream(self, peer: str, path: str) -> Iterator[None]:
+        """Counts a stream of this client until the block ends. Raises Malformed for one too many."""
+        if self._streams[peer] >= MOST_STREAMS:
+            raise Malformed(f"{path}: more than {MOST_STREAMS} streams on a connection")
+        with _counted(self._streams, peer):
+            yield
+
+
+@contextlib.contextmanager
+def _counted(counter: Counter[str], key: str) -> Iterator[None]:
+    """Counts one more until the block ends; what is at zero is not kept."""
+    counter[key] += 1
+    try:
+        yield
+    finally:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
+
+
+async def _read_next(context: Context, *, is_inside_frame: bool) -> bytes | None:
+    """Reads the next message; None at the end. Raises Malformed if a piece does not come that belongs to a frame."""
+    if not is_inside_frame:
+        return await read_or_end(context)
+    try:
+        async with asyncio.timeout(PIECE_TIMEOUT_S):
+            return await read_or_end(context)
+    except TimeoutError as error:
+        raise Malformed(f"the next piece of a frame did not come in {PIECE_TIMEOUT_S:g} s") from error
 
 
 @final
@@ -91,8 +120,7 @@ class ServedStream:
         stream = self._stream
         writer = asyncio.get_running_loop().create_task(self._write())
         try:
-            self._check_streams()
-            while (frame := await read_or_end(self._context)) is not None:
+            while (frame := await self._read()) is not None:
                 stream.on_frame(frame)
                 while not stream.is_ready:
                     self._passed_on.clear()
@@ -109,10 +137,8 @@ class ServedStream:
             stream.end()
             self._rooms.leave(self._peer, self._path)
 
-    def _check_streams(self) -> None:
-        """Raises Malformed for one stream too many: a frame of each may be in memory, which no room counts yet."""
-        if self._room.users > MOST_STREAMS:
-            raise Malformed(f"{self._path}: more than {MOST_STREAMS} streams on a connection")
+    async def _read(self) -> bytes | None:
+        return await _read_next(self._context, is_inside_frame=self._stream.is_inside_frame)
 
     async def _write(self) -> None:
         """Writes answers as they come, until the client has left or the task is cancelled."""
@@ -170,12 +196,7 @@ async def serve_unary(
     )
     try:
         async with turns.take(peer):
-            request = await read_or_end(context)
-            if request is None:
-                raise Malformed(f"{path}: a call without a request")
-            call.on_frame(path, request)
-            if call.is_waiting:
-                await passed.wait()
+            await _read_request(context, call, path, passed)
         await context.write(await answered)
     except Malformed as error:
         refusals.on_wrong(peer, error)
@@ -183,3 +204,17 @@ async def serve_unary(
     finally:
         call.end()
         rooms.leave(peer, UNARY)
+
+
+async def _read_request(context: Context, call: IncomingCall, path: str, passed: asyncio.Event) -> None:
+    """Reads a unary request, until the core has it. Raises Malformed."""
+    while True:
+        message = await _read_next(context, is_inside_frame=call.is_inside_frame)
+        if message is None:
+            raise Malformed(f"{path}: a call without a whole request")
+        passed.clear()
+        call.on_frame(path, message)
+        if call.is_waiting:
+            await passed.wait()
+        if not call.is_inside_frame:
+            return

@@ -14,7 +14,7 @@ from cluster.core import fencing
 from cluster.core.connection.codec import Malformed, OutOfBounds
 from cluster.core.connection.incoming import Receiver
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import FetchResponse, ProduceResponse, RequestBody, ResponseBody
+from cluster.core.messages import FetchResponse, Header, ProduceResponse, RequestBody, ResponseBody
 
 logger = logging.getLogger(__name__)
 
@@ -72,16 +72,19 @@ class RefusalLog:
         """Logs what did not get to the core."""
         self._wrong.write(sender, str(refused))
 
-    def on_answer(self, sender: str, request: RequestBody, answer: ResponseBody) -> None:
-        """Logs an answer that refuses the request, or a partition of it, by fencing."""
+    def on_answer(self, sender: str, kind: str, header: Header | None, answer: ResponseBody) -> None:
+        """Logs an answer that refuses a request of this kind with this header, or a partition of it, by fencing."""
         found = refused_by_fencing(answer)
         if found is None:
             return
         code, where = found
-        header = getattr(request, "header", None)
         broker = "none" if header is None else f"{header.broker_id} broker_epoch={header.broker_epoch}"
-        kind = type(request).__name__
         self._fenced.write(sender, f"broker={broker} {kind}: {code.name}{where}")
+
+
+def kind_and_header(request: RequestBody) -> tuple[str, Header | None]:
+    """Returns what a log line says of a request."""
+    return type(request).__name__, getattr(request, "header", None)
 
 
 def refused_by_fencing(answer: ResponseBody) -> tuple[ErrorCode, str] | None:
@@ -106,10 +109,14 @@ class Watched:
         self.forget = receiver.forget
 
     def ask(self, body: RequestBody, answer: Callable[[ResponseBody], None]) -> int:
-        """Passes a request on and returns its number; the answer is shown to the log first."""
+        """Passes a request on and returns its number; the answer is shown to the log first.
+
+        The request itself is not kept: while it waits for its answer, nobody counts the records that it has brought.
+        """
+        kind, header = kind_and_header(body)
 
         def on_answer(answered: ResponseBody) -> None:
-            self._log.on_answer(self._sender, body, answered)
+            self._log.on_answer(self._sender, kind, header, answered)
             answer(answered)
 
         return self._receiver.ask(body, on_answer)

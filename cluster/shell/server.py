@@ -17,9 +17,12 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from cluster.core.connection.codec import Malformed
+from cluster.core.connection.pieces import PIECE_BYTES
 from cluster.core.connection.rooms import Rooms
 from cluster.rpc.methods import ADMIN, CONTROLLER, DATA, METHODS, REPLICA, Method
 from cluster.shell.incoming import (
+    MOST_CONNECTIONS,
     Connections,
     Context,
     ReadTurns,
@@ -38,15 +41,20 @@ MOST_CALLS_OF_A_CONNECTION = 512
 
 SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    # Larger requests come in pieces.
+    ("grpc.max_receive_message_length", PIECE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # Each connection has a socket and buffers, though it may have no call. More are closed at once.
+    ("grpc.max_allowed_incoming_connections", 2 * MOST_CONNECTIONS),
+    # As Kafka's connections.max.idle.ms. A client that has a channel connects again when it needs one.
+    ("grpc.max_connection_idle_ms", 600_000),
     # Peers ping every 10 s; by default that is too often for an idle connection.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     # What a client may send before it is read, a stream or call. By default gRPC measures the link and lets it grow
     # until whole messages are in memory that nobody reads.
     ("grpc.http2.bdp_probe", 0),
-    ("grpc.http2.lookahead_bytes", 256 << 10),
+    ("grpc.http2.lookahead_bytes", 64 << 10),
     # gRPC keeps most others waiting at the client. What it sends all the same, as on a new connection whose limit it
     # does not know yet, is refused before it is begun (REFUSED_STREAM): UNAVAILABLE to the client.
     ("grpc.max_concurrent_streams", MOST_CALLS_OF_A_CONNECTION),
@@ -125,21 +133,30 @@ class NodeServer:
         return grpc.stream_stream_rpc_method_handler(handler(method.path))
 
     @contextlib.asynccontextmanager
-    async def _connection(self, context: Context) -> AsyncIterator[None]:
-        """Counts the connection of a call until the block ends, or refuses the call: its client may send it again."""
+    async def _connection(self, context: Context, stream: str = "") -> AsyncIterator[None]:
+        """Counts the connection of a call until the block ends, and the `stream` of that path, or refuses it.
+
+        The client of a call that is refused for want of connections may send it again.
+        """
         await self._runtime.started.wait()
+        peer = context.peer()
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(self._connections.serve(context.peer()))
+                stack.enter_context(self._connections.serve(peer))
+                if stream:
+                    stack.enter_context(self._connections.serve_stream(peer, stream))
             except TooManyConnections as error:
-                self._refusals.on_wrong(context.peer(), error)
+                self._refusals.on_wrong(peer, error)
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            except Malformed as error:
+                self._refusals.on_wrong(peer, error)
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             yield
 
     # grpc.aio inspects a handler: only a coroutine function gets the interface with `read` and `write`.
     def _stream_handler(self, path: str) -> Callable[[object, Context], Awaitable[None]]:
         async def serve(_: object, context: Context) -> None:
-            async with self._connection(context):
+            async with self._connection(context, path):
                 await ServedStream(context, self._runtime, self.rooms, self._refusals, path).serve()
 
         serve.__name__ = path

@@ -22,6 +22,7 @@ from cluster.core.connection.codec import (
     StreamRequest,
     StreamResponse,
 )
+from cluster.core.connection.pieces import MOST_FRAME_BYTES
 from cluster.core.messages import (
     FetchRequest,
     FetchResponse,
@@ -49,8 +50,8 @@ from cluster.shell.wire.produce import (
     produce_response_from_wire,
 )
 
-# gRPC's default is 4 MiB, overhead included: too little for one large batch.
-MAX_MESSAGE_BYTES = 64 << 20
+# The most bytes of an answer, and of a request, which comes in pieces where it is large.
+MAX_MESSAGE_BYTES = MOST_FRAME_BYTES
 
 
 def why_refused(frame: bytes) -> str:

@@ -20,6 +20,7 @@ from cluster.core.connection.backoff import FIRST_BACKOFF_MS, MAX_BACKOFF_MS
 from cluster.core.connection.bootstrap import Bootstrap
 from cluster.core.connection.codec import Malformed
 from cluster.core.connection.outgoing import NEVER_MS, Answer, Ended, Outgoing, OutgoingStream
+from cluster.core.connection.pieces import cut
 from cluster.core.effects import BOOTSTRAP, Send
 from cluster.core.events import TransportError
 from cluster.core.messages import FetchRequest, ProduceRequest
@@ -32,7 +33,7 @@ FINISH_TIMEOUT_S = 2.0
 Answers = Sequence[tuple[int, Answer]]
 Deliver = Callable[[Answers], None]
 Address = tuple[str, int]
-UnaryCall = grpc.aio.UnaryUnaryCall[bytes, bytes]
+UnaryCall = grpc.aio.UnaryUnaryCall[bytes, bytes] | grpc.aio.StreamUnaryCall[bytes, bytes]
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -254,7 +255,7 @@ class Peer:
         unary = self._outgoing.unary
         answer: Answer | None
         try:
-            asked = self._asked[call] = self._channel.unary_unary(path, None, None)(frame)
+            asked = self._asked[call] = self._begin(path, frame)
             answer = unary.on_frame(call, await asked)
         except grpc.aio.AioRpcError as error:
             answer = unary.fail(call, _reason(error))
@@ -266,6 +267,13 @@ class Peer:
         if answer is not None:
             self._begin_calls()
             self._deliver([(call, _noted(answer))])
+
+    def _begin(self, path: str, frame: bytes) -> UnaryCall:
+        """Begins a unary call, with a large request in pieces: for the node, both are a stream of requests."""
+        pieces = cut(frame)
+        if len(pieces) == 1:
+            return self._channel.unary_unary(path, None, None)(frame)
+        return self._channel.stream_unary(path, None, None)(iter(pieces))
 
     def _on_time(self) -> None:
         """Ends the unary calls that are overdue, each alone."""

@@ -19,6 +19,9 @@ _LATE: Mapping[tuple[str, bool], tuple[str, int]] = {
     (f"/{methods.DATA}/Metadata", False): ("client-metadata-late", 500),
 }
 
+# Most frames of a run have some hundred bytes.
+_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 30, 400
+
 
 @final
 class LinkPoints:
@@ -46,3 +49,9 @@ class LinkPoints:
     def has_small_window(self, dialer: str) -> bool:
         """Whether a new channel takes one frame at a time."""
         return self._buggify.fires("window-small", dialer)
+
+    def piece_bytes(self, dialer: str) -> int | None:
+        """Returns the most bytes of a frame of a new channel, of which a larger one goes in pieces; None: as usual."""
+        if not self._buggify.fires("frames-in-pieces", dialer):
+            return None
+        return self._buggify.between(_LEAST_PIECE_BYTES, _MOST_PIECE_BYTES, "frames-in-pieces", dialer)

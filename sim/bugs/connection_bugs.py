@@ -7,6 +7,7 @@ from typing import Any
 
 from cluster.core.connection.incoming import IncomingStream
 from cluster.core.connection.outgoing import Ended, OutgoingStream
+from cluster.core.connection.pieces import Assembly
 from cluster.core.connection.rooms import Room, Slot
 from cluster.core.events import TransportError
 from sim.bugs.planting import Bug, Make, Replacement
@@ -67,8 +68,8 @@ def _to_another_call(original: Original) -> Original:
 
 
 def _loses_last(original: Original) -> Original:
-    def take_merged(waiting: Any) -> list[Any]:
-        merged: list[Any] = original(waiting)
+    def take_merged(waiting: Any, *limits: int) -> list[Any]:
+        merged: list[Any] = original(waiting, *limits)
         return merged[:-1] if len(merged) > 1 else merged
 
     return take_merged
@@ -88,6 +89,14 @@ def _frees_at_once(original: Original) -> Original:
         slot.ours = _FREED
 
     return answered
+
+
+def _keeps_its_place(original: Original) -> Original:
+    def end(assembly: Assembly) -> None:
+        assembly._slot = None
+        original(assembly)
+
+    return end
 
 
 def _breaks(original: Original) -> Original:
@@ -178,5 +187,11 @@ CONNECTION_BUGS: tuple[Bug, ...] = (
             Replacement(target=f"{_ROOM}.release", make=_frees_once),
         ),
         found_by="leader-crash",
+    ),
+    _bug(
+        "connection-keeps-place-of-frame",
+        "The place of a frame that came in pieces is never free again.",
+        f"{_CONNECTION}.pieces:Assembly.end",
+        _keeps_its_place,
     ),
 )

@@ -81,6 +81,11 @@ class Served:
         self.has_all = False
 
     @property
+    def in_core(self) -> int:
+        """How many calls the core has. A frame that comes in pieces has a place too, like one of them."""
+        return self.entrance.in_core + self.stream.is_inside_frame
+
+    @property
     def is_held_up(self) -> bool:
         """Whether calls wait that have come."""
         return bool(self.unread) or not self.stream.is_ready
@@ -208,6 +213,18 @@ class Listener:
         self._hang_up(served.channel, wait_us, reason)
 
     def _read_call(self, channel: Channel, packet: Packet) -> None:
+        _, calls = self._calls.get(channel.number, (channel, []))
+        if calls and calls[-1].is_inside_frame:
+            call = calls[-1]
+        else:
+            call = self._begin_call(channel, packet)
+        try:
+            call.on_frame(channel.path, packet.data)
+        except Malformed as error:
+            self._end_call(channel, call)
+            self._hang_up(channel, 0, f"INVALID_ARGUMENT: {error}")
+
+    def _begin_call(self, channel: Channel, packet: Packet) -> IncomingCall:
         entrance = Entrance(self._host, channel)
         entrance.sent_us = packet.sent_us
         room = self._unary_rooms.enter(str(channel.connection.number), UNARY)
@@ -216,11 +233,7 @@ class Listener:
             write=partial(self._on_answer, channel), on_refused=self._host.on_refused,
         )  # fmt: skip
         self._calls.setdefault(channel.number, (channel, []))[1].append(call)
-        try:
-            call.on_frame(channel.path, packet.data)
-        except Malformed as error:
-            self._end_call(channel, call)
-            self._hang_up(channel, 0, f"INVALID_ARGUMENT: {error}")
+        return call
 
     def _on_answer(self, channel: Channel, call: IncomingCall, data: bytes) -> None:
         self.answered.append((channel, call, data))
@@ -250,12 +263,12 @@ class Listener:
 
         Once the room `has_served` those that wait for places, how many streams have calls that still wait.
         """
-        room, in_core = served.room, served.entrance.in_core
+        room, in_core = served.room, served.in_core
         unwritten, held_up = int(served.stream.has_frame), int(served.is_held_up)
         if room.users != 1 or self._streams.get(served.channel.number) is not served:
             # Another stream of the connection uses the room too, or alone, because this one has ended.
             others = [each for each in self._streams.values() if each.room is room]
-            in_core = sum([each.entrance.in_core for each in others])
+            in_core = sum([each.in_core for each in others])
             unwritten = sum([each.stream.has_frame for each in others])
             held_up = sum([each.is_held_up for each in others])
         self._host.on_places(room, in_core, unwritten, held_up if has_served else 0)

@@ -7,6 +7,7 @@ from typing import Protocol, final
 from cluster.core.connection.backoff import Backoff
 from cluster.core.connection.codec import STREAM_REQUESTS, Malformed
 from cluster.core.connection.outgoing import NEVER_MS, Answer, Ended, Outgoing, OutgoingStream
+from cluster.core.connection.pieces import cut
 from cluster.core.effects import Send
 from cluster.core.events import TransportError
 from cluster.shell.streams import CODEC, why_refused
@@ -162,7 +163,10 @@ class Dialer:
                 continue
             channel = self._network.open(connection, path)
             peer.calls[channel.number] = (call, channel)
-            self._network.send(Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=frame)
+            for piece in cut(frame, channel.piece_bytes):
+                self._network.send(
+                    Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=piece
+                )
 
     def _write_stream(self, peer: Peer, connection: Connection, stream: OutgoingStream, wait_us: int) -> bool:
         """Writes what waits on a stream. Returns False while the other side has to read first."""
@@ -173,6 +177,7 @@ class Dialer:
         if channel is None or peer.streams.get(channel.number) is not stream:
             channel = peer.channels[path] = self._network.open(connection, path)
             peer.streams[channel.number] = stream
+            stream.piece_bytes = channel.piece_bytes
         lane = channel.there
         while stream.has_frame:
             lane.is_blocked = lane.unread_bytes >= lane.window_bytes

@@ -12,6 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import final
 
+from cluster.core.connection.pieces import is_piece
 from sim.buggify.links import LinkPoints
 from sim.world.flips import Where, flip_anywhere, flip_in_records, flip_in_structure, is_readable
 from sim.world.link import Hold, Link
@@ -103,6 +104,9 @@ class Network:
         channel = Channel(connection, self._channels, path)
         if self.points is not None and self.points.has_small_window(connection.dialer.name):
             channel.there.window_bytes = channel.back.window_bytes = 1
+        # A piece that is lost would leave the others without their frame: only a stream keeps them together.
+        if self.points is not None and self.transport is Transport.STREAM:
+            channel.piece_bytes = self.points.piece_bytes(connection.dialer.name) or channel.piece_bytes
         return channel
 
     def reachability_of(self, node_id: int) -> Reachability:
@@ -168,7 +172,12 @@ class Network:
         return link.free_at_us - sent_us
 
     def _flipped(self, link: Link, path: str, data: bytes, *, to_target: bool) -> bytes:
-        """Returns the frame as it arrives: a link that flips bits changes a share of those where it may."""
+        """Returns the frame as it arrives: a link that flips bits changes a share of those where it may.
+
+        Pieces of frames arrive as they are: only whole ones can be read here, and so be changed where it is asked for.
+        """
+        if is_piece(data):
+            return data
         if link.flips is None:
             link.flips = Stream(self._world.draws, "flips", f"{link.source}->{link.target}")
         if link.flips.below(100) >= link.flip_percent:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol, final
 
+from cluster.core.connection.pieces import PIECE_BYTES
 from cluster.core.messages import RequestBody
 
 # What may be written to a channel before the other side has read it, as in HTTP/2.
@@ -125,12 +126,14 @@ class Lane:
 class Channel:
     """A stream of a connection, or one unary call; `path` is its method."""
 
-    __slots__ = ("back", "connection", "number", "path", "there")
+    __slots__ = ("back", "connection", "number", "path", "piece_bytes", "there")
 
     def __init__(self, connection: Connection, number: int, path: str) -> None:
         self.connection, self.number, self.path = connection, number, path
         # To the target, and back to the dialer.
         self.there, self.back = Lane(), Lane()
+        # The most bytes of a frame to the target: a larger one goes in pieces.
+        self.piece_bytes = PIECE_BYTES
 
 
 @final

@@ -1,6 +1,6 @@
 """The side of a connection that answers: calls wait for room, go to the core, and their answers are merged.
 
-Whoever reads frames stops reading while calls of an earlier frame wait for room.
+Whoever reads messages stops reading while calls of an earlier frame, or the rest of one, wait for room.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from cluster.core.connection.codec import (
     StreamResponse,
 )
 from cluster.core.connection.merging import bytes_held_by, bytes_of, bytes_of_partitions, take_merged
+from cluster.core.connection.pieces import Assembly, is_piece
 from cluster.core.connection.rooms import UNARY_BYTES, Room, Slot
 from cluster.core.errors import ClusterError
 from cluster.core.messages import (
@@ -70,7 +71,7 @@ def _do_nothing() -> None:
 class IncomingStream:
     """One client's stream. `wake` is called when there is something to write, or when all that waited was passed on.
 
-    The shell passes frames to it while `is_ready`, writes `next_frame`, says `on_written`, and ends it with `end`.
+    The shell passes messages to it while `is_ready`, writes `next_frame`, says `on_written`, and ends it with `end`.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class IncomingStream:
         self._codec: StreamCodec = codec.stream_at(path)
         self._room, self._receiver = room, receiver
         self._wake, self._on_refused = wake, on_refused
+        self._assembly = Assembly(room)
         # The calls that came and that the core does not have yet.
         self._received: deque[tuple[int, StreamRequest | OutOfBounds]] = deque()
         # The calls that the core has, by its number.
@@ -106,33 +108,58 @@ class IncomingStream:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the next frame may be read: the calls of all earlier ones had room."""
-        return not self._received
+        """Whether the next message may be read: the calls of all earlier ones had room."""
+        return not self._received and not self._assembly.is_waiting
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether a frame has its place, and pieces of it are missing: they must not be waited for without end."""
+        return self._assembly.is_begun
 
     @property
     def is_idle(self) -> bool:
         """Whether no call is in flight, and nothing is left to write."""
-        return not (self._received or self._unanswered or self._answers or self._writing)
+        is_read = self.is_ready and not self.is_inside_frame
+        return is_read and not (self._unanswered or self._answers or self._writing)
 
     @property
     def has_frame(self) -> bool:
         return bool(self._answers)
 
     def on_frame(self, data: bytes) -> bool:
-        """Passes the calls of a frame to the core, as far as there is room; returns whether there was for all.
+        """Passes the calls of a frame, or of its last piece, to the core, as far as there is room.
 
-        Raises Malformed.
+        Returns whether there was for all. Raises Malformed.
         """
         assert self.is_open and not self.is_half_closed, self._codec.path
         assert self.is_ready, len(self._received)
-        self._received.extend(self._codec.calls_from_bytes(data))
+        if self._assembly.is_begun or is_piece(data):
+            return self._on_piece(data)
+        return self._pass_all(data)
+
+    def _on_piece(self, data: bytes) -> bool:
+        frame = self._assembly.add(data)
+        if frame is not None:
+            has_room = self._pass_all(frame)
+            # The frame has freed its own place, and perhaps no call of it frees one later.
+            self._room.wake()
+            return has_room
+        if self._assembly.is_waiting:
+            self._room.wait(self)
+            return False
+        return True
+
+    def _pass_all(self, frame: bytes) -> bool:
+        self._received.extend(self._codec.calls_from_bytes(frame))
         if self._admit():
             return True
         self._room.wait(self)
         return False
 
     def proceed(self) -> bool:
-        """Passes on what waited, as far as there is room now; returns whether there was for all."""
+        """Takes what waited, as far as there is room now; returns whether there was for all."""
+        if self._assembly.is_waiting and not self._assembly.proceed():
+            return False
         if not self._admit():
             return False
         self._wake()
@@ -207,12 +234,15 @@ class IncomingStream:
         """Notes that the client sends nothing any more. `wake` is called once it has all its answers."""
         assert not self.is_half_closed, self._codec.path
         self.is_half_closed = True
+        # The rest of a frame does not come any more.
+        self._assembly.end()
 
     def end(self) -> None:
         """Frees all places and lets the core drop what waits there, because the client has left."""
         self.is_open = False
         self._room.leave(self)
         self._received.clear()
+        self._assembly.end()
         for ours in list(self._unanswered):
             self._receiver.forget(ours)
         for slot in (*self._unanswered.values(), *self._answered, *self._writing):
@@ -228,7 +258,7 @@ class IncomingStream:
 class IncomingCall:
     """One unary call. `write` is called with it and its answer's frame; the shell says `end` once that is written.
 
-    `on_passed` is called when the core has a request for which there was no room before.
+    `on_passed` is called when there is room for what had none: the core has the request, or the rest of it may be read.
     """
 
     def __init__(
@@ -244,6 +274,7 @@ class IncomingCall:
         self._codec = codec
         self._room, self._receiver = room, receiver
         self._write, self._on_refused, self._on_passed = write, on_refused, on_passed
+        self._assembly = Assembly(room)
         # The request while it waits for room, and its size.
         self._body: RequestBody | None = None
         self._request_bytes = 0
@@ -251,7 +282,23 @@ class IncomingCall:
         self._is_answered = False
 
     def on_frame(self, path: str, data: bytes) -> None:
-        """Passes the request to the core once there is room, or answers that it is out of bounds. Raises Malformed."""
+        """Passes the request, or that of its last piece, to the core once there is room, or answers that it is out of
+        bounds. Raises Malformed.
+        """
+        assert not self.is_waiting, path
+        if not self._assembly.is_begun and not is_piece(data):
+            self._pass_on(path, data)
+            return
+        frame = self._assembly.add(data)
+        if frame is not None:
+            try:
+                self._pass_on(path, frame)
+            finally:
+                self._room.wake()
+        elif self._assembly.is_waiting:
+            self._room.wait(self)
+
+    def _pass_on(self, path: str, data: bytes) -> None:
         assert self._body is None, path
         body = self._codec.unary.request_from_bytes(path, data)
         if isinstance(body, OutOfBounds):
@@ -265,11 +312,21 @@ class IncomingCall:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the request waits for room."""
-        return self._body is not None
+        """Whether the request waits for room, or the rest of it, which may not be read before."""
+        return self._body is not None or self._assembly.is_waiting
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether the request has its place, and pieces of it are missing."""
+        return self._assembly.is_begun
 
     def proceed(self) -> bool:
-        """Passes the request on if there is room now; returns whether there was."""
+        """Takes what waits if there is room now; returns whether there was."""
+        if self._assembly.is_waiting:
+            if not self._assembly.proceed():
+                return False
+            self._on_passed()
+            return True
         body = self._body
         assert body is not None, "a call without a request waits"
         size_bytes = max(UNARY_BYTES, self._request_bytes)
@@ -291,9 +348,13 @@ class IncomingCall:
 
     def end(self) -> None:
         """Frees the place of the call. If it is not answered, its client has left, and the core drops it."""
-        if self._body is not None:
+        if self.is_waiting:
             self._room.leave(self)
             self._body = None
+        was_inside_frame = self.is_inside_frame
+        self._assembly.end()
+        if was_inside_frame:
+            self._room.wake()
         slot, self._slot = self._slot, None
         if slot is None:
             return

@@ -12,6 +12,8 @@ Body = TypeVar("Body", StreamRequest, StreamResponse)
 
 # A frame takes no further pair that would bring it above this size; one pair alone may be larger.
 MERGE_BYTES = 4 << 20
+# The same for a frame of calls: what is around them included, it is sent in one piece.
+MERGE_CALLS_BYTES = 15 << 16
 MERGE_PAIRS = 64
 # No broker answers a fetch with more, but for a single batch that is larger.
 MOST_FETCHED_BYTES = 55 << 20
@@ -43,14 +45,14 @@ def bytes_held_by(body: StreamRequest) -> int:
     return bytes_of(body)
 
 
-def take_merged(waiting: deque[tuple[int, Body]]) -> list[tuple[int, Body]]:
-    """Removes from `waiting` and returns the oldest pairs that fit into one frame, at least one."""
+def take_merged(waiting: deque[tuple[int, Body]], most_bytes: int = MERGE_BYTES) -> list[tuple[int, Body]]:
+    """Removes from `waiting` and returns the oldest pairs that fit into one frame of `most_bytes`, at least one."""
     assert waiting, "nothing to send"
     merged = [waiting.popleft()]
     size_bytes = bytes_of(merged[0][1])
     while waiting and len(merged) < MERGE_PAIRS:
         size_bytes += bytes_of(waiting[0][1])
-        if size_bytes > MERGE_BYTES:
+        if size_bytes > most_bytes:
             break
         merged.append(waiting.popleft())
     return merged

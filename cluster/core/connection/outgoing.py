@@ -10,7 +10,8 @@ from collections import OrderedDict, deque
 from typing import final
 
 from cluster.core.connection.codec import Codec, OutOfBounds, StreamCodec, StreamRequest, UnaryCodec
-from cluster.core.connection.merging import take_merged
+from cluster.core.connection.merging import MERGE_CALLS_BYTES, take_merged
+from cluster.core.connection.pieces import PIECE_BYTES, cut
 from cluster.core.effects import Send
 from cluster.core.events import TransportError
 from cluster.core.messages import RequestBody, ResponseBody
@@ -92,6 +93,8 @@ class OutgoingStream:
 
     def __init__(self, codec: StreamCodec) -> None:
         self.codec = codec
+        # The most bytes of a message to the peer: a frame that is larger is sent in pieces.
+        self.piece_bytes = PIECE_BYTES
         self.is_open = True
         # Whether nothing is sent any more; the peer is told so once all is written.
         self.is_finishing = False
@@ -101,6 +104,8 @@ class OutgoingStream:
         # The waiting calls that expect no reply, and those in the frame being written: they end when it is written.
         self._silent: set[int] = set()
         self._writing: list[int] = []
+        # The pieces of that frame that are not written yet.
+        self._pieces: deque[bytes] = deque()
 
     @property
     def alarm_ms(self) -> int:
@@ -114,7 +119,7 @@ class OutgoingStream:
 
     @property
     def has_frame(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting or self._pieces)
 
     def send(
         self, now_ms: int, call: int, body: StreamRequest, *, timeout_ms: int, expects_reply: bool
@@ -129,17 +134,28 @@ class OutgoingStream:
         self._waiting.append((call, body))
 
     def next_frame(self) -> bytes | None:
-        """Returns the bytes of the oldest waiting calls, as many as belong into one frame; None if none waits."""
+        """Returns the bytes of the oldest waiting calls, as many as belong into one frame; None if none waits.
+
+        Of a large frame it returns one piece after the other.
+        """
+        if self._pieces:
+            return self._pieces.popleft()
         if not self._waiting:
             return None
         assert not self._writing, self._writing
-        merged = take_merged(self._waiting)
+        merged = take_merged(self._waiting, MERGE_CALLS_BYTES)
         if self._silent:
             self._writing = [call for call, _ in merged if call in self._silent]
-        return self.codec.calls_to_bytes(merged)
+        frame = self.codec.calls_to_bytes(merged)
+        if len(frame) > self.piece_bytes:
+            self._pieces.extend(cut(frame, self.piece_bytes))
+            return self._pieces.popleft()
+        return frame
 
     def on_written(self) -> None:
-        """Ends the calls of the last frame that expect no reply."""
+        """Ends the calls of the last frame that expect no reply, once it is written whole."""
+        if self._pieces:
+            return
         for call in self._writing:
             self._silent.discard(call)
             self._unanswered.remove(call)
@@ -163,6 +179,7 @@ class OutgoingStream:
         self._waiting.clear()
         self._silent.clear()
         self._writing = []
+        self._pieces.clear()
         failed: Ended = [(call, TransportError(reason=reason)) for call in self._unanswered.take_all()]
         assert self.in_flight == 0, self.in_flight
         return failed

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cluster.core.connection.backoff import FIRST_BACKOFF_MS, MAX_BACKOFF_MS, Backoff
 from cluster.core.connection.bootstrap import Bootstrap
 from cluster.core.connection.codec import Malformed, StreamRequest
-from cluster.core.connection.merging import MERGE_BYTES, MERGE_PAIRS
+from cluster.core.connection.merging import MERGE_CALLS_BYTES, MERGE_PAIRS
 from cluster.core.connection.outgoing import (
     MOST_OF_A_METHOD,
     NEVER_MS,
@@ -15,6 +17,7 @@ from cluster.core.connection.outgoing import (
     OutgoingStream,
     UnaryCalls,
 )
+from cluster.core.connection.pieces import MOST_FRAME_BYTES, PIECE_BYTES, cut, is_piece
 from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import (
@@ -65,7 +68,7 @@ def test_the_calls_of_one_turn_are_one_frame() -> None:
 
 def test_a_frame_has_bounded_bytes_and_pairs_but_at_least_one_call() -> None:
     stream = OutgoingStream(PRODUCE)
-    for call, size_bytes in ((1, MERGE_BYTES + 1), (2, MERGE_BYTES), (3, 1)):
+    for call, size_bytes in ((1, MERGE_CALLS_BYTES + 1), (2, MERGE_CALLS_BYTES), (3, 1)):
         stream.send(0, call, produce(size_bytes), timeout_ms=9, expects_reply=True)
     for call in range(4, 4 + MERGE_PAIRS):
         stream.send(0, call, produce(0), timeout_ms=9, expects_reply=True)
@@ -74,6 +77,57 @@ def test_a_frame_has_bounded_bytes_and_pairs_but_at_least_one_call() -> None:
         taken.append(sizes_of(frame))
         stream.on_written()
     assert taken == [[1], [2], list(range(3, 3 + MERGE_PAIRS)), [3 + MERGE_PAIRS]]
+
+
+def test_a_frame_of_merged_calls_is_never_cut() -> None:
+    stream = OutgoingStream(PRODUCE)
+    for call in range(3 * MERGE_PAIRS):
+        stream.send(0, call, produce(call % 7 << 13), timeout_ms=9, expects_reply=True)
+    while (frame := stream.next_frame()) is not None:
+        assert len(frame) <= PIECE_BYTES and not is_piece(frame)
+        stream.on_written()
+
+
+def test_a_large_frame_is_written_in_pieces_and_ends_its_silent_calls_with_the_last_one() -> None:
+    stream = OutgoingStream(PRODUCE)
+    stream.send(0, 1, produce(3 * PIECE_BYTES, acks=0), timeout_ms=9, expects_reply=False)
+    stream.send(0, 2, produce(1), timeout_ms=9, expects_reply=True)
+    in_flight = []
+    for _ in range(4):
+        frame = stream.next_frame()
+        assert frame is not None and is_piece(frame) and len(frame) <= PIECE_BYTES and stream.has_frame
+        in_flight.append(stream.in_flight)
+        stream.on_written()
+    assert in_flight == [2, 2, 2, 2] and stream.in_flight == 1
+    assert sizes_of(stream.next_frame()) == [2]
+
+
+def test_a_stream_that_ends_between_two_pieces_writes_none_of_the_rest() -> None:
+    stream = OutgoingStream(PRODUCE)
+    stream.send(0, 1, produce(3 * PIECE_BYTES), timeout_ms=9, expects_reply=True)
+    assert stream.next_frame() is not None
+    stream.on_written()
+    assert [call for call, _ in stream.end("cut")] == [1]
+    assert not stream.has_frame and stream.next_frame() is None
+
+
+@given(st.binary(max_size=300), st.integers(6, 400))
+def test_the_pieces_of_a_frame_are_no_larger_than_asked_and_have_it_in_order(
+    frame: bytes, piece_bytes: int
+) -> None:
+    pieces = cut(frame, piece_bytes)
+    if len(frame) <= piece_bytes:
+        assert pieces == [frame]
+        return
+    assert len(pieces) > 1 and all(len(piece) <= piece_bytes for piece in pieces)
+    assert b"".join(piece[5:] for piece in pieces) == frame
+    assert {piece[:5] for piece in pieces} == {b"\x07" + len(frame).to_bytes(4, "big")}
+
+
+def test_a_frame_that_is_too_large_to_be_sent_is_not_cut() -> None:
+    frame = bytes(MOST_FRAME_BYTES + 1)
+    assert cut(frame) == [frame]
+    assert len(cut(frame[:-1])) > 1
 
 
 def test_a_time_out_ends_the_stream_and_fails_every_call_in_flight() -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from typing import cast
 
 import grpc.aio
 import pytest
 
-from cluster.core.connection import rooms
+from cluster.core.connection import pieces, rooms
 from cluster.core.connection.codec import Answers
 from cluster.core.connection.rooms import MOST_CALLS
+from cluster.core.effects import Effect
 from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, Request
 from cluster.core.messages import (
     AlterTopicConfigsRequest,
     AlterTopicConfigsResponse,
@@ -23,6 +26,7 @@ from cluster.core.messages import (
     FetchResponse,
     MetadataRequest,
     MetadataResponse,
+    ProducePartition,
     ProduceRequest,
     ProduceResponse,
     RequestBody,
@@ -30,7 +34,7 @@ from cluster.core.messages import (
 )
 from cluster.rpc import methods
 from cluster.shell import incoming, streams, transport
-from tests.cluster.shell import echo_core
+from tests.cluster.shell import echo_core, test_server
 from tests.cluster.shell.test_server import HOST, Client, Node, client, node, produce, run
 
 MIB = 1 << 20
@@ -264,13 +268,16 @@ def test_c6_grpc_takes_no_frame_that_is_not_read(monkeypatch: pytest.MonkeyPatch
     run(check)
 
 
-def test_c6_a_connection_has_few_streams_of_a_kind(caplog: pytest.LogCaptureFixture) -> None:
-    """A frame of each is read before its room counts it."""
+def test_c6_a_connection_has_few_streams(caplog: pytest.LogCaptureFixture) -> None:
+    """A piece of a frame of each is read before its room counts it."""
 
     async def check(serving: Node, asking: Client) -> None:
-        path = methods.CONSUMER_FETCH
+        paths = (methods.CONSUMER_FETCH, methods.REPLICA_FETCH)
         async with grpc.aio.insecure_channel(f"{HOST}:{serving.port}") as channel:
-            begun = [channel.stream_stream(path, None, None)(None) for _ in range(incoming.MOST_STREAMS + 1)]
+            begun = [
+                channel.stream_stream(paths[number % 2], None, None)(None)
+                for number in range(incoming.MOST_STREAMS + 1)
+            ]
             for call in begun:
                 await call.write(streams.CONSUMER_FETCH.calls_to_bytes([(1, fetch_of("t", 3))]))
             ends = await asyncio.gather(*(call.read() for call in begun), return_exceptions=True)
@@ -309,6 +316,101 @@ def test_c6_a_node_serves_a_bounded_number_of_connections(monkeypatch: pytest.Mo
         assert await ask(frame)
         for channel in channels:
             await channel.close(None)
+
+    run(check)
+
+
+async def in_pieces(call: RawStream, frame: bytes, most: int = 1000) -> None:
+    """Writes the first pieces of a frame, at most so many."""
+    for piece in pieces.cut(frame, 1_000)[:most]:
+        await call.write(piece)
+
+
+def test_a_request_that_is_larger_than_a_message_arrives_in_pieces() -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        large = produce(5 * MIB)
+        assert isinstance(await asking.send(large), ProduceResponse)
+        names = MetadataRequest(topics=tuple([f"{number:0200}" for number in range(20_000)]))
+        assert isinstance(await asking.send(names), MetadataResponse)
+        assert [event.body for event in serving.core.events if isinstance(event, Request)] == [large, names]
+
+    run(check)
+
+
+def test_c6_the_records_of_a_request_that_waits_for_its_answer_are_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The node's limit counts none for it: the core has appended them."""
+
+    class Silent(echo_core.EchoCore):
+        def step(self, now_ms: int, event: Event) -> list[Effect]:
+            if isinstance(event, Request) and isinstance(event.body, ProduceRequest):
+                came.append(len(event.body.partitions[0].records))
+                return []
+            return super().step(now_ms, event)
+
+    came: list[int] = []
+    monkeypatch.setattr(test_server, "EchoCore", Silent)
+
+    async def check(serving: Node, asking: Client) -> None:
+        asking.send(produce(54_321))
+        await turns(asking)
+        kept = [each for each in gc.get_objects() if type(each) is ProducePartition]
+        assert came == [54_321] and came[0] not in [len(each.records) for each in kept]
+
+    run(check)
+
+
+def test_a_message_above_the_limit_is_refused_and_the_node_serves_on() -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        body = CreateTopicRequest(name="t" * pieces.PIECE_BYTES)
+        path, frame = streams.CODEC.unary.path_of(body), streams.CODEC.unary.request_to_bytes(body)
+        async with grpc.aio.insecure_channel(f"{HOST}:{serving.port}") as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await channel.unary_unary(path, None, None)(frame)
+            assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert isinstance(await asking.send(MetadataRequest()), MetadataResponse)
+
+    run(check)
+
+
+def test_a_piece_that_does_not_come_ends_its_stream_and_frees_the_place(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others may wait for the place of its frame."""
+    monkeypatch.setattr(incoming, "PIECE_TIMEOUT_S", 0.1)
+    frame = streams.PRODUCE.calls_to_bytes([(1, produce(10_000))])
+
+    async def check(serving: Node, asking: Client) -> None:
+        async with grpc.aio.insecure_channel(f"{HOST}:{serving.port}") as channel:
+            call = channel.stream_stream(methods.PRODUCE, None, None)(None)
+            await in_pieces(call, frame, 3)
+            with pytest.raises(
+                grpc.aio.AioRpcError, match="the next piece of a frame did not come in"
+            ) as ended:
+                await call.read()
+            assert ended.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert all(each.own.calls == 0 for _, each in serving.server.rooms.items())
+            again = channel.stream_stream(methods.PRODUCE, None, None)(None)
+            await in_pieces(again, frame)
+            assert await again.read()
+
+    run(check)
+    assert [record for record in caplog.records if "the next piece of a frame" in record.getMessage()]
+
+
+def test_a_unary_request_whose_next_piece_does_not_come_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "PIECE_TIMEOUT_S", 0.1)
+    frame = streams.CODEC.unary.request_to_bytes(MetadataRequest(topics=("t" * 240,) * 20))
+
+    async def check(serving: Node, asking: Client) -> None:
+        async with grpc.aio.insecure_channel(f"{HOST}:{serving.port}") as channel:
+            call = channel.stream_stream(f"/{methods.DATA}/Metadata", None, None)(None)
+            await in_pieces(call, frame, 2)
+            with pytest.raises(grpc.aio.AioRpcError, match="the next piece of a frame did not come in"):
+                await call.read()
+        await turns(asking)
+        assert not [key for key, _ in serving.server.rooms.items() if "unary" in key and _.own.calls]
 
     run(check)
 

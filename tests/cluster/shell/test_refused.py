@@ -20,7 +20,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from cluster.shell import refused
-from cluster.shell.refused import MOST_LINES_OF_SENDER, PERIOD_S, RefusalLog
+from cluster.shell.refused import MOST_LINES_OF_SENDER, PERIOD_S, RefusalLog, kind_and_header
 from tests.cluster.shell import echo_core
 from tests.cluster.shell.test_server import Client, Node, run
 
@@ -43,11 +43,13 @@ class Now:
 def test_a_refusal_by_fencing_is_logged_with_sender_kind_and_reason(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     log = RefusalLog(Now())
-    log.on_answer(SENDER, HEARTBEAT, BrokerHeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH))
+    log.on_answer(
+        SENDER, *kind_and_header(HEARTBEAT), BrokerHeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH)
+    )
     named = FetchPartitionResponse(
         topic_partition=TopicPartition("t", 1), error=ErrorCode.INCONSISTENT_TOPIC_ID
     )
-    log.on_answer(SENDER, FETCH, FetchResponse(partitions=(named,)))
+    log.on_answer(SENDER, *kind_and_header(FETCH), FetchResponse(partitions=(named,)))
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (
             "INFO",
@@ -66,10 +68,10 @@ def test_what_is_answered_or_refused_for_another_reason_is_not_logged(
 ) -> None:
     caplog.set_level(logging.INFO)
     log = RefusalLog(Now())
-    log.on_answer(SENDER, HEARTBEAT, BrokerHeartbeatResponse())
+    log.on_answer(SENDER, *kind_and_header(HEARTBEAT), BrokerHeartbeatResponse())
     for code in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OFFSET_OUT_OF_RANGE):
         item = FetchPartitionResponse(topic_partition=TopicPartition("t", 1), error=code)
-        log.on_answer(SENDER, FETCH, FetchResponse(partitions=(item,)))
+        log.on_answer(SENDER, *kind_and_header(FETCH), FetchResponse(partitions=(item,)))
     assert not caplog.records
 
 
@@ -78,14 +80,14 @@ def test_many_refusals_are_few_lines_and_the_others_are_counted(caplog: pytest.L
     now = Now()
     log = RefusalLog(now)
     for _ in range(MOST_LINES_OF_SENDER + 500):
-        log.on_answer(SENDER, FETCH, FetchResponse(error=ErrorCode.INCONSISTENT_CLUSTER_ID))
+        log.on_answer(SENDER, *kind_and_header(FETCH), FetchResponse(error=ErrorCode.INCONSISTENT_CLUSTER_ID))
     assert len(caplog.records) == MOST_LINES_OF_SENDER
     # Lines of the other level, and of another sender, have limits of their own.
     log.on_wrong(SENDER, Malformed("no request"))
-    log.on_answer(OTHER, FETCH, FetchResponse(error=ErrorCode.INCONSISTENT_CLUSTER_ID))
+    log.on_answer(OTHER, *kind_and_header(FETCH), FetchResponse(error=ErrorCode.INCONSISTENT_CLUSTER_ID))
     assert [record.levelname for record in caplog.records[MOST_LINES_OF_SENDER:]] == ["WARNING", "INFO"]
     now.s = PERIOD_S
-    log.on_answer(SENDER, FETCH, FetchResponse(error=ErrorCode.INCONSISTENT_CLUSTER_ID))
+    log.on_answer(SENDER, *kind_and_header(FETCH), FetchResponse(error=ErrorCode.INCONSISTENT_CLUSTER_ID))
     assert caplog.records[-2].getMessage() == "request refused: left_out=500"
     assert "INCONSISTENT_CLUSTER_ID" in caplog.records[-1].getMessage()
 

@@ -89,7 +89,16 @@ def test_a_coarse_clock_shows_the_time_of_a_timer_when_it_fires() -> None:
 
 
 @pytest.mark.parametrize(
-    "point", ["packet-late", "window-small", "turn-split", "turn-waits", "step-slow", "accept-late"]
+    "point",
+    [
+        "packet-late",
+        "window-small",
+        "frames-in-pieces",
+        "turn-split",
+        "turn-waits",
+        "step-slow",
+        "accept-late",
+    ],
 )
 def test_a_stream_keeps_its_order_and_loses_nothing(point: str) -> None:
     asker, echo = asking(30, point, percent=40)
