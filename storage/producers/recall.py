@@ -29,7 +29,7 @@ RECALLED_BYTES = 8 << 20
 # Entries of the offset index: small batches are many, and a start must stay short.
 RECALLED_ENTRIES = 64
 # More is only where an index has few entries for many small batches. They would take longer than a step may.
-RECALLED_BATCHES = 4096
+RECALLED_BATCHES = 2048
 
 
 def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, log_start_offset: int) -> None:

@@ -452,11 +452,14 @@ class ProducerStateManager:
         log_end_offset: int,
         now_ms: int,
         reloaded: ProducerStateManager | None = None,
+        *,
+        newest: tuple[int, SnapshotRows] | None = None,
     ) -> None:
         """Bring the state to `log_end_offset` or to the newest snapshot that is not above it (PS16).
 
         The caller then replays the log from `map_end_offset` on. A `reloaded` state, which `empty_state` has returned
-        and which was reloaded and replayed up to `log_end_offset`, is taken over instead. Raises OSError.
+        and which was reloaded and replayed up to `log_end_offset`, is taken over instead. `newest` is that snapshot, if
+        `read_newest` has read it before. Raises OSError.
         """
         self.snapshots.delete_outside(log_start_offset, log_end_offset)
         if log_end_offset == self.map_end_offset:
@@ -466,7 +469,12 @@ class ProducerStateManager:
             self._take_over(reloaded)
             return
         self._clear()
-        self._load_newest_snapshot(log_start_offset, now_ms)
+        self._load_snapshot(newest or self.snapshots.read_newest(), log_start_offset, now_ms)
+
+    def read_newest(self, log_start_offset: int, log_end_offset: int) -> tuple[int, SnapshotRows] | None:
+        """Read the snapshot that `truncate_and_reload` would load, and delete those that it would. Raises OSError."""
+        self.snapshots.delete_outside(log_start_offset, log_end_offset)
+        return self.snapshots.read_newest()
 
     def _take_over(self, other: ProducerStateManager) -> None:
         # The list of snapshots stays: others may have come or gone since. One that did not load is deleted, and a later
@@ -505,10 +513,12 @@ class ProducerStateManager:
         self._ongoing.clear()
         self._completed.clear()
 
-    def _load_newest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
+    def _load_snapshot(
+        self, newest: tuple[int, SnapshotRows] | None, log_start_offset: int, now_ms: int
+    ) -> None:
         assert self.is_empty, (self._producers, self._completed)
         assert not self._ongoing, self._ongoing
-        offset, newest = log_start_offset, self.snapshots.read_newest()
+        offset = log_start_offset
         if newest is not None:
             offset, rows = newest
             self._drop_expired(rows, now_ms)

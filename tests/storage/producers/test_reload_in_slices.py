@@ -53,6 +53,45 @@ def test_ps24_each_step_replays_a_slice_and_nothing_changes_before_the_truncatio
     assert (state_of(log), log.log_end_offset) == (before, 14)
 
 
+@pytest.mark.parametrize(("rows_a_slice", "slices"), [(4, 2), (3, 3)])
+def test_ps24_a_large_snapshot_is_read_in_one_slice_and_loaded_in_the_next(
+    rows_a_slice: int, slices: int
+) -> None:
+    log = filled()
+    log.producers.take_snapshot()
+    for number in range(3):
+        send(log, number, pid=9)
+    reload = ProducerReload(
+        log.producers, log.local.segments,
+        log_start_offset=0, offset=16, log_end_offset=17, rows_a_slice=rows_a_slice,
+    )  # fmt: skip
+    taken = 0
+    while not reload.is_done:
+        reload.advance(NOW_MS)
+        taken += 1
+    log.truncate_to(16, now_ms=NOW_MS)
+    assert taken == slices
+    expected = {pid: repr(entry.copy_without_batches()) for pid, entry in log.producers.producers.items()}
+    assert {
+        pid: repr(entry.copy_without_batches()) for pid, entry in reload.state.producers.items()
+    } == expected
+    assert reload.state.map_end_offset == 16 and len(expected) == 5
+
+
+def test_ps16_producers_that_expire_between_the_two_slices_of_a_snapshot_are_not_loaded() -> None:
+    log = filled()
+    log.producers.take_snapshot()
+    send(log, 0, pid=9)
+    reload = ProducerReload(
+        log.producers, log.local.segments, log_start_offset=0, offset=14, log_end_offset=15, rows_a_slice=1
+    )
+    reload.advance(NOW_MS)
+    assert reload.state.is_empty
+    reload.advance(NOW_MS + 10 * 86_400_000)
+    # The one with an open transaction never expires.
+    assert set(reload.state.producers) == {1}
+
+
 def test_ps24_the_truncation_after_the_slices_replays_nothing() -> None:
     log = filled()
     prepare_all(log, 11)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from storage.producers.entry import ProducerStateEntry
 from storage.producers.rows import SnapshotRows, decode_entries, encode_entries
+from storage.producers.snapshot import ENTRY_BYTES
 from storage.producers.table import ProducerTable
 
 EXPIRATION_MS = 100
@@ -152,3 +153,28 @@ def test_an_entry_without_a_batch_is_saved_in_one_way(places: tuple[int, ...]) -
     # A decoded entry has no batch where its last offset is negative, and no transaction where its first one is.
     assert table.encoded() == encode_entries([*decode_entries(bytes(odd)), plain])
     assert table.encoded() != bytes(odd) + encode_entries([plain])
+
+
+@pytest.mark.parametrize(
+    ("first_offsets", "is_plain"),
+    [
+        ([], True),
+        ([-1, -1, -1], True),
+        ([0, 5, 1 << 40], True),
+        ([-1, 5, -1], True),
+        ([-1, -2, -1], False),
+        ([-(1 << 40)], False),
+        ([-256, -256], False),
+        ([-1, -1 << 63], False),
+    ],
+)
+def test_ps12_a_transaction_with_another_negative_first_offset_is_not_taken_as_it_is(
+    first_offsets: list[int], is_plain: bool
+) -> None:
+    entries = [ProducerStateEntry(pid) for pid in range(len(first_offsets))]
+    content = bytearray(encode_entries(entries))
+    for row, offset in enumerate(first_offsets):
+        content[row * ENTRY_BYTES + 38 : row * ENTRY_BYTES + 46] = offset.to_bytes(8, "big", signed=True)
+    rows = SnapshotRows(bytes(content))
+    assert (rows._content == bytes(content)) is is_plain
+    assert rows.left == len(first_offsets)
