@@ -66,7 +66,8 @@ class ProducerReload:
         self._newest: tuple[int, SnapshotRows] | None = None
 
     def advance(self, now_ms: int) -> None:
-        """Load the snapshot at the first call, a large one in two, replay a slice of the batches after it at each later one.
+        """Load the snapshot at the first call, a large one in two calls, then replay a slice of the batches after it in
+        each one.
 
         Raises CorruptBatch, StorageError, OSError.
         """
