@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import final
 
 from cluster.core.messages import TopicPartition
 from sim.checkers.base import Jury
+from sim.checkers.chain import Mark
 from sim.checkers.ghost import ROTTEN
 from sim.checkers.sightings import Died, Loaded, StoppedCleanly
 from sim.witness.disk_logs import DiskLogs
@@ -63,6 +64,8 @@ class EndWitness:
                 self._led_last.add((broker, partition))
             self._logs.remember(partition, reader, [mark for mark in found if mark.base_offset >= end])
             marks, removed_end = self._logs.opened(broker, partition, reader, found, start)
+            if reader.step_back is not None:
+                marks = _below(marks, reader.step_back)
             recovery_point = self._logs.recovery_point(broker, self._names[partition])
             self._unrecovered[broker, partition] = recovery_point
             held_end = self._held_ends.pop((broker, partition), None)
@@ -120,3 +123,12 @@ class EndWitness:
         if WRONG_CHECKSUM in reader.unsound and sound_end >= recovery_point:
             what = f"broker {broker} kept damage above its recovery point {recovery_point}: {reader.unsound}"
             self._jury.report(DAMAGE, f"{partition}: {what}")
+
+
+def _below(marks: Sequence[Mark], base_offset: int) -> tuple[Mark, ...]:
+    """Returns the batches before a segment whose offsets go back: recovery may empty it, as Kafka does (LL16).
+
+    A block of an append that a power loss kept without the one before it can be such a batch: the checksum does not
+    cover the offset, whose bytes are zeros then.
+    """
+    return tuple([mark for mark in marks if mark.base_offset < base_offset])

@@ -76,6 +76,8 @@ class LogReader:
         self._durable_count = 0
         self._compared_names = _UNKNOWN
         self.unsound = ""
+        # The base offset of the segment in which a batch of a lower offset follows; None if there is none.
+        self.step_back: int | None = None
 
     def read_all(self) -> tuple[Mark, ...]:
         """Read from the first byte. Returns every sound batch before the first damage, which `unsound` describes."""
@@ -94,7 +96,7 @@ class LogReader:
             self._durable_count,
             len(self.places),
         )
-        self.unsound = ""
+        self.unsound, self.step_back = "", None
         found = self._read_file(self._path, check) if self._path else []
         if self._end <= last_offset and self._last_names != self._names():
             found += self._read_next_files(check)
@@ -245,6 +247,8 @@ class LogReader:
             fields, what = _look(data, position, check)
             if check and not what and has_places and not self._follows(fields[0]):
                 what = f"offset {fields[0]} follows {self._end - 1}"
+                if fields[0] < self._end:
+                    self.step_back = _base_of(path)
             if what:
                 self.unsound = f"{path} at byte {start + position}: {what}"
                 return found

@@ -51,6 +51,24 @@ def test_a_file_that_follows_later_is_read() -> None:
     assert log.read() == [3, 4]
 
 
+@pytest.mark.parametrize(
+    ("offsets", "base"), [((4, 5, 0), 4), ((4, 5, 5), 4), ((4, 5, 7), None), ((4, 5, 6), None)]
+)
+def test_ll16_the_segment_is_named_in_which_offsets_go_back(
+    offsets: tuple[int, ...], base: int | None
+) -> None:
+    log = Log()
+    log.append(0, *map(batch, range(4)))
+    log.append(4, *map(batch, offsets))
+    found = log.reader.read_all()
+    assert log.reader.step_back == base
+    assert [mark.base_offset for mark in found][:6] == [0, 1, 2, 3, 4, 5]
+    log.append(4, b"")
+    log.file_system.unlink(f"data/t-0/{4:020d}.log")
+    log.reader.read_all()
+    assert log.reader.step_back is None
+
+
 def test_after_a_cut_the_files_after_it_are_read_again() -> None:
     log = Log()
     log.append(0, batch(0))
