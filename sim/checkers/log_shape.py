@@ -18,7 +18,8 @@ class LogShape(Checker):
     where the last one ended: the checkers see logs as they were before compaction.
 
     A log that is cut inside a batch loses the whole batch and goes on at the cut (RT9). That leaves a hole. It is
-    right only where nobody reads: a leader without records below its log start lets a follower cut there.
+    right only where nobody reads: a leader without records below its log start lets a follower cut there. Below the
+    leader's log start what a log had before and what the checkers know of there may be of two histories.
     """
 
     name = "log-shape"
@@ -66,7 +67,7 @@ class LogShape(Checker):
             what = ""
             if mark.base_offset != end and not self._goes_on_at_cut(partition, sighting, mark.base_offset):
                 what = f"the log ended at {end}"
-            elif mark.epoch < epoch:
+            elif mark.epoch < epoch and mark.next_offset > partition.leader_log_start:
                 what = f"epoch {mark.epoch} follows epoch {epoch}"
             elif not mark.is_dense:
                 what = f"{mark.record_count} records for offsets up to {mark.next_offset}"

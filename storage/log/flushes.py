@@ -20,6 +20,7 @@ from storage.log.online import Online
 from storage.producers.prepared_snapshot import PreparedSnapshot
 from storage.producers.state import ProducerStateManager
 from storage.segment import LogSegment
+from storage.segment.names import DELETED_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -75,14 +76,24 @@ class PreparedFlush:
         for segment in self._segments:
             try:
                 segment.flush()
-            except OSError:
-                # A deleted segment was truncated meanwhile: there is nothing left to sync.
-                if not segment.is_deleted:
+            except OSError as error:
+                if not _has_nothing_to_sync(segment, error):
                     raise
         if self._sync_directory is not None:
             # The directory may have been renamed meanwhile, for deletion or with a sync of its own (FL2).
             with suppress(FileNotFoundError):
                 self._file_system.sync_directory(self._sync_directory)
+
+
+def _has_nothing_to_sync(segment: LogSegment, error: OSError) -> bool:
+    """Whether a segment of which a sync has failed has left the log meanwhile, and its files are gone.
+
+    It was truncated and deleted; or it waits for its deletion, and another one of its base offset that left the log
+    after it has taken its names. What a compaction put in its place was on the disk before.
+    """
+    if segment.is_deleted:
+        return True
+    return isinstance(error, FileNotFoundError) and segment.path.endswith(DELETED_SUFFIX)
 
 
 @final

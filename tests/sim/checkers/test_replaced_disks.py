@@ -110,6 +110,15 @@ def dies(damage: str) -> list[Sighting]:
     return [Died(2, P, True, marks(0, 5), 0, damage), Loaded(2, P, marks(0, 5), "")]
 
 
+def test_below_the_leaders_log_start_a_log_may_be_of_two_histories() -> None:
+    """A follower starts again at its leader's log start; the checkers remember what it had before."""
+    led = [*QUIET, Elected(P, 2, 1, (1, 2, 3), True), Appended(2, P, 1, (mark(5, 1),))]
+    follows = Appended(3, P, 1, (mark(5, 1), mark(6, 0), mark(7, 1)))
+    assert "log-shape" in broken(*led, follows)
+    assert "log-shape" in broken(*led, HighWatermark(2, P, 1, 6, True, 6), follows)
+    assert "log-shape" not in broken(*led, HighWatermark(2, P, 1, 6, True, 7), follows)
+
+
 DECEIVED = "a disk lost what a sync had said to be durable"
 EMPTY, WHOLE = EpochsSeen(2, P, ()), EpochsSeen(2, P, ((0, 0),))
 

@@ -6,9 +6,12 @@ import errno
 
 import pytest
 
+from sim.disk import SimFile
+from storage.disk.filesystem import OpenMode
 from storage.errors import StorageError
 from storage.segment.place import LogOffsetMetadata
 from tests.storage.logs import (
+    DIRECTORY,
     NOW_MS,
     SIZE,
     THREE,
@@ -95,6 +98,40 @@ def test_fl2_segments_that_a_truncation_deleted_meanwhile_need_no_sync() -> None
     prepared()
     log.flushes.done(prepared.offset)
     assert log.local.recovery_point <= log.log_end_offset and log.online.reason is None
+
+
+def test_fl2_a_segment_whose_names_another_one_took_on_its_way_out_of_the_log_needs_no_sync() -> None:
+    """A compaction replaced it, then retention the one in its place: both wait for deletion under one name."""
+    file_system = new_file_system()
+    log = open_log(file_system, THREE)
+    append_each(log, 5)
+    prepared = log.flushes.prepare()
+    segment = log.local.segments.active
+    segment.change_file_suffixes("", ".deleted")
+    other = file_system.open(f"{DIRECTORY}/other", OpenMode.CREATE_NEW)
+    other.close()
+    # It rests, and is not found any more.
+    file = segment.records._file
+    assert isinstance(file, SimFile) and file.give_up()
+    file_system.rename(f"{DIRECTORY}/other", segment.path)
+    with pytest.raises(FileNotFoundError, match="Another file took its place"):
+        segment.records.read_slice(0, 1)
+    prepared()
+    log.flushes.done(prepared.offset)
+    assert log.local.recovery_point == 5 and log.online.reason is None
+
+
+def test_fl2_a_live_segment_whose_file_is_gone_is_an_error() -> None:
+    file_system = new_file_system()
+    log = open_log(file_system, THREE)
+    append_each(log, 5)
+    prepared = log.flushes.prepare()
+    segment = log.local.segments.active
+    file = segment.records._file
+    assert isinstance(file, SimFile) and file.give_up()
+    file_system.unlink(segment.path)
+    with pytest.raises(FileNotFoundError):
+        prepared()
 
 
 def test_fl2_a_live_segment_that_cannot_be_synced_is_an_error() -> None:
