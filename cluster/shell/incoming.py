@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
 # The connections with calls that a node serves at a time: of each stream, and of each unary call that is read, up to
-# PIECE_BYTES and what gRPC takes ahead may be in memory that no room counts yet: 7 MiB a connection.
+# PIECE_BYTES and what gRPC takes ahead may be in memory that no room counts yet: 8 MiB a connection.
 MOST_CONNECTIONS = 1_000
 # The streams of a connection. Our clients have one or two, and begin the next while the one before ends.
 MOST_STREAMS = 4

@@ -54,7 +54,7 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # What a client may send before it is read, a stream or call. By default gRPC measures the link and lets it grow
     # until whole messages are in memory that nobody reads.
     ("grpc.http2.bdp_probe", 0),
-    ("grpc.http2.lookahead_bytes", 64 << 10),
+    ("grpc.http2.lookahead_bytes", 256 << 10),
     # gRPC keeps most others waiting at the client. What it sends all the same, as on a new connection whose limit it
     # does not know yet, is refused before it is begun (REFUSED_STREAM): UNAVAILABLE to the client.
     ("grpc.max_concurrent_streams", MOST_CALLS_OF_A_CONNECTION),
