@@ -35,6 +35,8 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from cluster.rpc import methods
+from cluster.shell import server
+from cluster.shell.incoming import MOST_CONNECTIONS
 from cluster.shell.runtime import Runtime
 from cluster.shell.server import (
     BROKER_SERVICES,
@@ -371,3 +373,34 @@ def test_reflection_lists_the_services() -> None:
             assert names >= {methods.REPLICA, methods.DATA, methods.ADMIN, "grpc.health.v1.Health"}
 
     run(check)
+
+
+def test_a_node_accepts_a_bounded_number_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes a socket and buffers, though it may have no call."""
+    options = dict(server.SERVER_OPTIONS)
+    assert options["grpc.max_allowed_incoming_connections"] == 2 * MOST_CONNECTIONS
+    options["grpc.max_allowed_incoming_connections"] = 3
+    monkeypatch.setattr(server, "SERVER_OPTIONS", tuple(options.items()))
+
+    async def is_open(reader: asyncio.StreamReader) -> bool:
+        # A server of HTTP/2 speaks first.
+        with contextlib.suppress(ConnectionError):
+            return bool(await reader.read(1))
+        return False
+
+    async def main() -> None:
+        async with node() as serving:
+            connections = [await asyncio.open_connection(HOST, serving.port) for _ in range(8)]
+            opened = await asyncio.gather(*(is_open(reader) for reader, _ in connections))
+            assert 1 <= opened.count(True) <= 3
+            for _, writer in connections:
+                writer.close()
+            # Those that are closed make room for others.
+            async with client(serving.port) as asking:
+                for _ in range(50):
+                    if isinstance(await asking.send(MetadataRequest()), MetadataResponse):
+                        return
+                    await asyncio.sleep(0.1)
+                raise AssertionError("no connection after the others were closed")
+
+    asyncio.run(main())
