@@ -14,6 +14,9 @@ from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import DAMAGE, WRONG_CHECKSUM, LogReader
 from sim.witness.open_logs import OpenLogs
 
+# What excuses the records that recovery drops with a segment whose offsets go back.
+STEP_BACK = "a torn write has an offset of zeros, for which recovery empties its segment, as Kafka does"
+
 
 @final
 class EndWitness:
@@ -64,8 +67,8 @@ class EndWitness:
                 self._led_last.add((broker, partition))
             self._logs.remember(partition, reader, [mark for mark in found if mark.base_offset >= end])
             marks, removed_end = self._logs.opened(broker, partition, reader, found, start)
-            if reader.step_back is not None:
-                marks = _below(marks, reader.step_back)
+            if reader.step_back is not None and lost_power:
+                marks, damage = _below(marks, reader.step_back), damage or STEP_BACK
             recovery_point = self._logs.recovery_point(broker, self._names[partition])
             self._unrecovered[broker, partition] = recovery_point
             held_end = self._held_ends.pop((broker, partition), None)
