@@ -78,10 +78,8 @@ def _counted(counter: Counter[str], key: str) -> Iterator[None]:
             del counter[key]
 
 
-async def _read_next(context: Context, *, is_inside_frame: bool) -> bytes | None:
-    """Reads the next message; None at the end. Raises Malformed if a piece does not come that belongs to a frame."""
-    if not is_inside_frame:
-        return await read_or_end(context)
+async def _read_piece(context: Context) -> bytes | None:
+    """Reads the next piece of a frame; None at the end. Raises Malformed if it does not come."""
     try:
         async with asyncio.timeout(PIECE_TIMEOUT_S):
             return await read_or_end(context)
@@ -120,7 +118,12 @@ class ServedStream:
         stream = self._stream
         writer = asyncio.get_running_loop().create_task(self._write())
         try:
-            while (frame := await self._read()) is not None:
+            # A call less for each frame, of which few are inside another.
+            while (
+                frame := await (
+                    _read_piece(self._context) if stream.is_inside_frame else read_or_end(self._context)
+                )
+            ) is not None:
                 stream.on_frame(frame)
                 while not stream.is_ready:
                     self._passed_on.clear()
@@ -136,9 +139,6 @@ class ServedStream:
             writer.cancel()
             stream.end()
             self._rooms.leave(self._peer, self._path)
-
-    async def _read(self) -> bytes | None:
-        return await _read_next(self._context, is_inside_frame=self._stream.is_inside_frame)
 
     async def _write(self) -> None:
         """Writes answers as they come, until the client has left or the task is cancelled."""
@@ -209,7 +209,7 @@ async def serve_unary(
 async def _read_request(context: Context, call: IncomingCall, path: str, passed: asyncio.Event) -> None:
     """Reads a unary request, until the core has it. Raises Malformed."""
     while True:
-        message = await _read_next(context, is_inside_frame=call.is_inside_frame)
+        message = await (_read_piece(context) if call.is_inside_frame else read_or_end(context))
         if message is None:
             raise Malformed(f"{path}: a call without a whole request")
         passed.clear()
