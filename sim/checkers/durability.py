@@ -44,7 +44,8 @@ class RecoveryPointIsDurable(Checker):
         held_end = image.chain.end if sighting.held_end is None else min(image.chain.end, sighting.held_end)
         if left_end >= held_end:
             return None
-        if sighting.recovery_point > left_end:
+        # The log's start takes the recovery point along, as in Kafka: nobody can read what is before it.
+        if sighting.recovery_point > max(left_end, image.log_start):
             return (
                 f"{partition.name}: broker {sighting.broker} has lost the records from {left_end} on; its checkpoint "
                 f"has recovery point {sighting.recovery_point}"

@@ -110,6 +110,17 @@ def dies(damage: str) -> list[Sighting]:
     return [Died(2, P, True, marks(0, 5), 0, damage), Loaded(2, P, marks(0, 5), "")]
 
 
+def test_st2_what_is_below_the_log_start_may_be_lost_whatever_the_recovery_point() -> None:
+    """The log's start takes the recovery point along, within the active segment, of which nothing was synced."""
+
+    def dies_after(log_start: int) -> list[str]:
+        started = HighWatermark(2, P, 0, 5, False, log_start)
+        return broken(*QUIET, started, Died(2, P, True, marks(0, 2), recovery_point=4))
+
+    assert "recovery-point" in dies_after(3)
+    assert "recovery-point" not in dies_after(4)
+
+
 def test_below_the_leaders_log_start_a_log_may_be_of_two_histories() -> None:
     """A follower starts again at its leader's log start; the checkers remember what it had before."""
     led = [*QUIET, Elected(P, 2, 1, (1, 2, 3), True), Appended(2, P, 1, (mark(5, 1),))]
