@@ -39,6 +39,7 @@ check: $(SETUP)
 	$(BIN)/python -m cluster.rpc.generate --check
 	$(BIN)/python tools/rules_table.py --check
 	$(BIN)/python tools/picture.py --check
+	$(BIN)/replog sim schema | cmp - scenarios/schema.json || { echo 'scenarios/schema.json is out of date: make generate' >&2; exit 1; }
 	$(BIN)/python tools/prose.py
 	$(BIN)/python tools/unordered.py
 
