@@ -125,7 +125,9 @@ class Watch:
                 life = (shell.node_id, shell.life_number)
                 self._offline.on_offline(life, TopicPartition(topic, int(number)), shell.core.image)
             elif observe.kind == "log.uncleanable":
-                self._on_uncleanable(shell, dict(observe.fields))
+                self._on_unusable(shell, dict(observe.fields), "cannot be compacted")
+            elif observe.kind == "replica.failed":
+                self._on_unusable(shell, dict(observe.fields), "is given up")
         self._witness.on_observes(shell, observes)
         rare = [observe for observe in observes if observe.kind not in FREQUENT]
         if rare:
@@ -139,13 +141,15 @@ class Watch:
         self._report_excuses()
         self._lookout.look()
 
-    def _on_uncleanable(self, shell: Shell, values: dict[str, int | str]) -> None:
-        """Report a log that is compacted no more where no disk of the run has changed what it holds (CL6)."""
-        is_damaged = isinstance(shell, Node) and shell.is_damaged
+    def _on_unusable(self, shell: Shell, values: dict[str, int | str], what: str) -> None:
+        """Report a log that is compacted or copied no more where no disk has changed or refused anything (CL6)."""
+        is_damaged = isinstance(shell, Node) and (
+            shell.is_damaged or shell.disk.has_faults or shell.disk.has_refused
+        )
         # A follower may have copied the damage of another disk.
         if not is_damaged and not self._jury.ghost.excuses:
-            what = f"{values['topic_partition']} of {shell.name} cannot be compacted: {values['reason']}"
-            self._jury.report("no-failure", what)
+            told = f"{values['topic_partition']} of {shell.name} {what}: {values['reason']}"
+            self._jury.report("no-failure", told)
 
     def _look_at_proposals(self, node: Node) -> None:
         """Show what leaders make of their proposals: what a step has changed is seen in it, or in one of the next."""

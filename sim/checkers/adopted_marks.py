@@ -38,7 +38,7 @@ class AdoptedMarks:
 
     It adopts the leader's high watermark, limited to its own log, and then a log start above its own, limited to that
     high watermark (FET-5, FET-13). Who does so with records only serves old records, and keeps them, for as long as
-    nobody writes.
+    nobody writes. It drops an epoch without records that its leader does not have.
     """
 
     name = "adopted-marks"
@@ -83,13 +83,26 @@ class AdoptedMarks:
                 continue
             for answer in event.body.partitions:
                 about, replica = asked.get(answer.topic_partition), replicas.get(answer.topic_partition)
-                if about is not None and replica is not None and _is_used(about, answer, replica, now_ms):
-                    log = replica.log
+                if about is None or replica is None or not _is_used(about, answer, replica, now_ms):
+                    continue
+                log = replica.log
+                if answer.diverging is None:
                     marks = Marks(log.log_start_offset, log.high_watermark, log.log_end_offset)
                     self._judge(life[0], answer, marks)
+                elif log.log_end_offset == about.partition.fetch_offset:
+                    starts = [(each[0], each[1]) for each in log.epochs.entries]
+                    self._judge_epochs(life[0], answer, starts, log.log_end_offset)
 
     def _judge(self, broker: int, answer: FetchPartitionResponse, marks: Marks) -> None:
         for what in findings(answer.high_watermark, answer.log_start_offset, marks):
+            self._jury.report(self.name, f"{answer.topic_partition}: follower {broker} {what}")
+
+    def _judge_epochs(
+        self, broker: int, answer: FetchPartitionResponse, starts: Sequence[tuple[int, int]], log_end: int
+    ) -> None:
+        assert answer.diverging is not None
+        told = (answer.diverging.epoch, answer.diverging.end_offset)
+        if what := kept_epoch(told, starts, log_end):
             self._jury.report(self.name, f"{answer.topic_partition}: follower {broker} {what}")
 
     def on_end(self, node: int) -> None:
@@ -105,13 +118,29 @@ def _is_used(about: Asked, answer: FetchPartitionResponse, replica: Replica, now
     from before.
     """
     asked, follower = about.partition, replica.follower
-    is_good = answer.error is ErrorCode.NONE and answer.diverging is None
+    is_good = answer.error is ErrorCode.NONE
     if follower is None or follower is not about.follower or not is_good or not follower.is_ready(now_ms):
         return False
     if replica.view != (asked.topic_id, asked.current_leader_epoch):
         return False
+    if answer.diverging is not None:
+        return True
     appended = replica.log.log_end_offset - asked.fetch_offset
     return appended > 0 if answer.records else appended == 0
+
+
+def kept_epoch(told: tuple[int, int], starts: Sequence[tuple[int, int]], log_end: int) -> str:
+    """Returns which epoch without records a follower keeps, although its leader does not have it; empty if none.
+
+    `told` is the leader's greatest epoch that is at most the follower's, and its end; `starts` are the epochs that the
+    follower knows, with their start offsets, after an answer that left its log as it was. Each round removes an epoch,
+    also where no record is cut (KAFKA-10706): the follower would get the same answer for ever.
+    """
+    later = [(epoch, start) for epoch, start in starts if epoch > told[0]]
+    # Where records have to go too, that may take several rounds.
+    if not later or told[1] < log_end or later[0][1] < log_end:
+        return ""
+    return f"keeps epoch {later[0][0]} without records; its leader has none after {told[0]}, which ends at {told[1]}"
 
 
 def findings(high_watermark: int, log_start: int, marks: Marks) -> list[str]:

@@ -212,6 +212,11 @@ class SimDisk:
         node = self._file_at(path)
         return 0 if node is None else synced_bytes(node)
 
+    def is_synced(self, path: str) -> bool:
+        """Whether no change of the file's bytes is pending or lost; so also if there is no such file."""
+        node = self._file_at(path)
+        return node is None or not node.changes
+
     def rot(self, path: str, extent: Extent, draws: Draws) -> tuple[int, int] | None:
         """Change bytes of a file that were synced, without a word. Returns their place, None if nothing was synced."""
         node = self._file_at(path)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import final
 
 from sim.checkers.chain import Chain, Mark
+from sim.witness.kept_producers import KeptProducers
 from sim.witness.log_reader import LogReader
 from storage.batch import Record, RecordBatch
 
@@ -28,6 +29,7 @@ class CompactedPartition:
         self._removed: dict[int, frozenset[int]] = {}
         # Those that a log lacked while it led: a consumer may have gone past them there.
         self.removed_by_leaders: set[int] = set()
+        self.producers = KeptProducers()
 
     def remember(self, reader: LogReader, marks: Sequence[Mark]) -> None:
         """Keep the records of the batches that `reader` has just seen, unless they were compacted before."""

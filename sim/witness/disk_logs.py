@@ -11,6 +11,7 @@ from sim.checkers.chain import Chain, Mark
 from sim.disk import SimDisk
 from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
+from sim.witness.producers import HasProducers
 from sim.witness.topic_lives import TopicLives
 from storage.batch import Record, RecordBatch
 from storage.disk.checkpoints import (
@@ -254,12 +255,15 @@ class DiskLogs:
         own = ghost.image(broker).chain
         return [own, *(ghost.images[each].chain for each in sorted(ghost.images) if each != broker)]
 
-    def judge_compaction(self, broker: int, partition: str, *, is_just_compacted: bool = False) -> None:
-        """Report a violation if compaction dropped a record of this replica that must stay; ignores other logs.
+    def judge_compaction(
+        self, broker: int, partition: str, log: HasProducers | None = None, *, is_just_compacted: bool = False
+    ) -> None:
+        """Report a violation if compaction dropped something of this replica that must stay; ignores other logs.
 
-        What is below the start of a leader's log may differ: a cut inside a batch there leaves a hole. Of a disk that
-        lied about a sync or was replaced nothing is reported: it may have lost a compacted segment. The
-        same holds where the partition is judged no further.
+        `log` has what the broker holds of producers, if it was just compacted. What is below the start of a leader's
+        log may differ: a cut inside a batch there leaves a hole. Of a disk that lied about a sync or was replaced
+        nothing is reported: it may have lost a compacted segment. The same holds where the partition is judged no
+        further.
         """
         compacted = self._compacted.get(partition)
         if compacted is None:
@@ -277,10 +281,28 @@ class DiskLogs:
             is_just_compacted=is_just_compacted,
             since=ghost.compared_since(image),
         )
-        if what is not None and not (image.damage or image.cache_damage or ghost.unjudged):
-            self._jury.report("compaction", f"{partition}: broker {broker}: {what}")
+        lost = self._lost_producer(broker, compacted, reader, log)
+        if (what or lost) and not (image.damage or image.cache_damage or ghost.unjudged):
+            self._jury.report("compaction", f"{partition}: broker {broker}: {what or lost}")
         if image.leads:
             compacted.leads(broker)
+
+    def _lost_producer(
+        self, broker: int, compacted: CompactedPartition, reader: LogReader, log: HasProducers | None
+    ) -> str:
+        """Returns which producer's last batch has just been compacted away, if any."""
+        batches = [RecordBatch(data, 0, place.size_bytes) for place, data in reader.batches()]
+        if log is None:
+            compacted.producers.look(broker, batches)
+            return ""
+        entries = log.producers.producers
+        held = {producer: entry.last_offset for producer, entry in entries.items() if not entry.is_empty}
+        return compacted.producers.judge(broker, batches, held, log.log_start_offset)
+
+    def on_cut(self, broker: int, partition: str) -> None:
+        """Note that the broker has cut this log."""
+        if compacted := self._compacted.get(partition):
+            compacted.producers.on_cut(broker)
 
     def leads(self, broker: int, partition: str) -> None:
         """Note that consumers read the log of this replica from now on."""

@@ -21,6 +21,8 @@ from sim.checkers.log_state import (
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import LogReader
 from sim.witness.producers import ProducerStates
+from storage.disk.filesystem import join
+from storage.producers.snapshot import SNAPSHOT_SUFFIX
 
 
 @final
@@ -55,10 +57,20 @@ class OpenLogs:
         if reader is not None and not image.damage and not image.cache_damage:
             self._producers.look(broker, partition, replica.log, reader)
             findings += self._times(replica, reader, broker)
+            findings += self._unsynced_snapshots(broker, reader.directory)
             if checkpoint is not None:
                 findings += _started(replica, checkpoint, reader.base_offset())
         for what in findings:
             self._jury.report(NAME, f"{partition}: broker {broker}: {what}")
+
+    def _unsynced_snapshots(self, broker: int, directory: str) -> Iterator[str]:
+        """Yields each snapshot of producers that a power loss may tear: it would count for all below its offset."""
+        disk = self._logs.disk(broker)
+        if disk.has_lost_writes:
+            return
+        for name in disk.names_in(directory):
+            if name.endswith(SNAPSHOT_SUFFIX) and not disk.is_synced(join(directory, name)):
+                yield f"goes on with a snapshot of its producers that is not synced, {name}"
 
     def _times(self, replica: Replica, reader: LogReader, broker: int) -> Iterator[str]:
         """Yields what is wrong with the latest times that segments hold; those not looked up yet are left out."""

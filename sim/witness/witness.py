@@ -231,6 +231,7 @@ class Witness:
         reader = self._logs.reader(node.node_id, partition)
         reader.truncated(to_offset)
         self.flushes.on_cut(node.node_id, partition, to_offset)
+        self._logs.on_cut(node.node_id, partition)
         self.jury.see(Truncated(node.node_id, partition, to_offset, int(values["leader_epoch"])))
         start = reader.base_offset()
         if start != self.jury.ghost.partition(partition).image(node.node_id).chain.start:
@@ -268,7 +269,10 @@ class Witness:
         self._fetches.look_at_waiting(node.node_id, node.core, partition)
 
     def _on_compacted(self, node: Member, partition: str, values: Values) -> None:
-        self._logs.judge_compaction(node.node_id, partition, is_just_compacted=True)
+        core, topic_partition = node.core, self._names[partition]
+        replica = core.replicas().get(topic_partition) if isinstance(core, Broker) else None
+        log = None if replica is None else replica.log
+        self._logs.judge_compaction(node.node_id, partition, log, is_just_compacted=True)
 
     def _on_segments_deleted(self, node: Member, partition: str, values: Values) -> None:
         reader, now_ms = self._logs.reader(node.node_id, partition), node.clock.now_ms()

@@ -73,7 +73,7 @@ def _old_leader_back(ground: Ground, choices: Choices) -> list[Part]:
 def _leaders_in_turn(ground: Ground, choices: Choices) -> list[Part]:
     """Returns the deaths of one leader after the other, so that epochs with few records follow each other."""
     partition = ground.partition(choices, lasting=True)
-    gap, down = choices.ms((50, 400, 1_500, 2_500), "gap"), choices.ms(DOWN_MS, "down")
+    gap, down = choices.ms((5, 50, 400, 1_500, 2_500), "gap"), choices.ms(DOWN_MS, "down")
     kill: Part = {"kill": f"leader({partition})", "down": down}
     steps: list[Part] = [kill]
     # A leader is elected when the session of the one before is over, and learns of it some milliseconds later.
@@ -183,7 +183,9 @@ def _changed_behind(ground: Ground, choices: Choices) -> list[Part]:
     partition = ground.partition(choices, lasting=True)
     topic = partition.rpartition("/")[0]
     lasting_ms = choices.pick((1_000, 2_500), "for")
-    change = choices.pick(changes_of(ground, topic), "change")
+    smaller, *others = changes_of(ground, topic)
+    # In half of the seeds what the follower is behind by does not fit into a segment any more.
+    change = smaller if choices.chance(50, "smaller") else choices.pick(others, "change")
     return [
         {"pick": f"leader({partition})", "as": "L"},
         {"cut": f"follower({partition}) <-> L", "for": f"{lasting_ms}ms"},
@@ -276,7 +278,7 @@ def _leaders_apart(ground: Ground, choices: Choices) -> list[Part]:
 
 CHAINS = (
     chain("after-ack", _after_ack),
-    chain("torn-append", _torn_append, possible=has_followers),
+    chain("torn-append", _torn_append, most=4, possible=has_followers),
     chain("in-truncation", _in_truncation),
     chain("behind", _behind, possible=has_followers),
     chain("old-leader-back", _old_leader_back),
@@ -284,10 +286,10 @@ CHAINS = (
     chain("lag-then-end", _lag_then_end, possible=has_followers),
     chain("slow-then-end", _slow_then_end, percent=30),
     chain("late-first-fetch", _late_first_fetch, possible=has_followers),
-    chain("follower-then-leader", _follower_then_leader, possible=has_followers),
+    chain("follower-then-leader", _follower_then_leader, most=3, possible=has_followers),
     chain("stop-then-end", _stop_then_end, percent=30),
     chain("late-proposal", _late_proposal, possible=has_followers),
-    chain("changed-behind", _changed_behind, most=1, possible=has_followers),
+    chain("changed-behind", _changed_behind, most=3, possible=has_followers),
     chain("late-reader", _late_reader, most=1, possible=has_followers),
     chain("unanswered", _unanswered, possible=has_followers),
     chain("late-words", _late_words, most=1, possible=has_followers),

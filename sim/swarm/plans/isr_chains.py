@@ -206,7 +206,7 @@ def _has_directories(ground: Ground) -> bool:
 
 ISR_CHAINS: tuple[Fault, ...] = (
     chain("slow-copier", _slow_copier, possible=has_followers, lasts_ms=5_000),
-    chain("unequal-leaders", _unequal_leaders, possible=has_followers, lasts_ms=4_500),
+    chain("unequal-leaders", _unequal_leaders, possible=has_followers, most=4, lasts_ms=4_500),
     chain("alone-again", _alone_again, possible=has_followers, lasts_ms=5_500),
     chain("held-proposal", _held_proposal, possible=has_followers, percent=70, most=4, lasts_ms=4_500),
     chain("last-log-fails", _last_log_fails, possible=_has_directories, percent=60, most=4, lasts_ms=4_000),

@@ -18,7 +18,7 @@ from cluster.core.messages import (
 )
 from cluster.core.replica.follower import Follower
 from sim.bugs import Replacement, replaced
-from sim.checkers.adopted_marks import AdoptedMarks, Marks, findings
+from sim.checkers.adopted_marks import AdoptedMarks, Marks, findings, kept_epoch
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.run import run_scenario
@@ -51,6 +51,24 @@ def test_fet_5_a_log_begins_where_that_of_its_leader_begins_as_far_as_it_is_comm
     marks: Marks, is_wrong: bool
 ) -> None:
     assert bool(findings(9, 5, marks)) is is_wrong
+
+
+@pytest.mark.parametrize(
+    ("told", "starts", "is_wrong"),
+    [
+        # Its leader has nothing of epoch 5, in which it led without a record.
+        ((4, 9), [(3, 0), (4, 6), (5, 9)], True),
+        ((4, 9), [(3, 0), (4, 6)], False),
+        # The leader's epoch 4 ends earlier: records go first.
+        ((4, 8), [(3, 0), (4, 6), (5, 9)], False),
+        # So do those of an epoch that the leader does not have.
+        ((3, 9), [(3, 0), (4, 6), (5, 9)], False),
+    ],
+)
+def test_ep8_a_follower_gives_up_an_epoch_without_records(
+    told: tuple[int, int], starts: list[tuple[int, int]], is_wrong: bool
+) -> None:
+    assert bool(kept_epoch(told, starts, 9)) is is_wrong
 
 
 def judged(*effects: object, follows_again: bool = False) -> list[str]:

@@ -74,6 +74,12 @@ def test_rt16_what_follows_a_cut_does_not_count_as_cleaned() -> None:
     assert list(cleaned_findings(6, 5))
 
 
+def test_kafka_9892_a_run_shows_a_snapshot_of_producers_that_a_power_loss_may_tear() -> None:
+    result = run_scenario("leader-crash", 1, bug="producer-snapshot-not-synced", stops_early=True)
+    assert [each.checker for each in result.violations] == ["log-state"]
+    assert "a snapshot of its producers that is not synced" in str(result.violations[0])
+
+
 @pytest.mark.slow
 def test_a_run_shows_a_cut_that_leaves_the_time_of_what_it_has_cut() -> None:
     def keeps(original: Any) -> Any:

@@ -43,6 +43,7 @@ def test_what_was_not_synced_does_not_rot() -> None:
     disk, file = disk_with(b"", b"pending")
     assert disk.rot("a", "block", Draws(3)) is None and disk.rot("missing", "bit", Draws(3)) is None
     assert (disk.synced_bytes("a"), disk.synced_bytes("missing")) == (0, 0)
+    assert (disk.is_synced("a"), disk.is_synced("missing")) == (False, True)
     assert file.read_at(0, 9) == b"pending"
 
 
@@ -50,6 +51,7 @@ def test_bytes_below_a_pending_overwrite_rot_and_the_overwrite_is_undone_as_befo
     disk, file = disk_with(b"abcdefgh")
     file.write_at(4, b"EFGH")
     assert disk.synced_bytes("a") == 4
+    assert not disk.is_synced("a")
     place = disk.rot("a", "block", Draws(3))
     assert place == (0, 4) and file.read_at(0, 9) == b"\0\0\0\0EFGH"
     disk.lose_power("none")
