@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import click
 
@@ -140,6 +140,7 @@ def _run(paths: list[str], options: DumpOptions) -> int:
             options,
             write=output.write,
             report=output.report,
+            write_pieces=output.write_pieces,
             absolute=lambda path: os.path.join(os.getcwd(), path),
         )
     finally:
@@ -162,12 +163,19 @@ class _Output:
             self.flush()
 
     def _write_long(self, line: str) -> None:
-        """Write a line that shows a large value, piece by piece: its bytes are not held besides."""
+        """Write a line piece by piece: its bytes are not held besides."""
+        self.write_pieces(
+            line[start : start + _LONGEST_LINE_KEPT] for start in range(0, len(line), _LONGEST_LINE_KEPT)
+        )
+
+    def write_pieces(self, pieces: Iterable[str]) -> None:
+        """Write the line of a large record, of which one piece is held."""
         self.flush()
-        for start in range(0, len(line), _LONGEST_LINE_KEPT):
-            piece = line[start : start + _LONGEST_LINE_KEPT]
-            self._standard_output.write(piece.encode("utf-8", "surrogateescape"))
-        self._standard_output.write(b"\n")
+        try:
+            for piece in pieces:
+                self._standard_output.write(piece.encode("utf-8", "surrogateescape"))
+        finally:
+            self._standard_output.write(b"\n")
 
     def flush(self) -> None:
         if self._lines:

@@ -21,6 +21,13 @@ Slices = Generator[None, None, None]
 Result = TypeVar("Result")
 
 
+# A field of a record, piece by piece.
+FieldPieces = Iterator[bytes]
+# The key and the value of a large record, None for null, then the keys of its headers. What is left of one is skipped
+# when the next is asked for.
+LargeFields = Iterator[FieldPieces | None]
+
+
 class Held(NamedTuple):
     """How much of a large record whoever reads it holds: so many first bytes of its key and of its value."""
 
@@ -34,8 +41,8 @@ class Held(NamedTuple):
 ALL_HELD: Final = Held(_WHOLE, _WHOLE, header_keys=True, header_values=True)
 # Enough of a control record, whatever follows.
 HEADS_HELD: Final = Held(64, 64, header_keys=False)
-HEADER_KEYS_HELD: Final = Held(64, 64, header_keys=True)
-KEYS_HELD: Final = Held(_WHOLE, 0, header_keys=False)
+# Enough of the message of a quorum, too.
+MESSAGES_HELD: Final = Held(64, 1 << 20, header_keys=False)
 
 
 def cut_pieces(pieces: Iterable[Buffer]) -> Iterator[bytes]:
@@ -48,6 +55,12 @@ def cut_pieces(pieces: Iterable[Buffer]) -> Iterator[bytes]:
                 yield b""
         for start in range(0, len(piece), PIECE_BYTES):
             yield bytes(piece[start : start + PIECE_BYTES])
+
+
+def skip(pieces: Iterable[object]) -> None:
+    """Take what is left of the pieces."""
+    for _ in pieces:
+        pass
 
 
 def result_of(slices: Generator[None, None, Result]) -> Result:

@@ -16,10 +16,13 @@ from storage.batch.pieces import (
     ALL_HELD,
     LARGE_RECORD_BYTES,
     PIECE_BYTES,
+    FieldPieces,
     Held,
+    LargeFields,
     Slices,
     cut_pieces,
     result_of,
+    skip,
 )
 from storage.batch.record import MAX_INT32, NO_SEQUENCE, Header, Record, decode_records, encode_record
 from storage.codec.buffer import Buffer
@@ -31,6 +34,7 @@ from storage.errors import InvalidRecord
 _LONGEST_VARINT: Final = 10
 _HEADERS_IN_A_SLICE: Final = 4096
 _NOTHING: Final = Held(0, 0, header_keys=False)
+_KEY_AND_VALUE: Final = ("key", "value")
 
 
 class LargeRecord(NamedTuple):
@@ -110,18 +114,27 @@ class RecordStream:
             raise InvalidRecord(f"{self._left} bytes remain after the fields of a record")
         return LargeRecord(timestamp_delta, offset_delta, key_size, value_size, key, value, headers)
 
-    def _headers(self, held: Held) -> Generator[None, None, tuple[Header, ...]]:
+    def _header_count(self) -> Generator[None, None, int]:
         count = yield from self._number_ahead()
         # Each header takes at least two bytes: a greater count is damage and must not start a long loop.
         if not 0 <= count <= self._left:
             raise InvalidRecord(f"a record states {count} headers, but has {self._left} bytes left")
+        return count
+
+    def _header_name_bytes(self) -> int:
+        """Takes the size of a header's key, for which enough was read ahead."""
+        name_bytes = self._number()
+        if name_bytes < 0:
+            raise InvalidRecord(f"the key of a header has an impossible size of {name_bytes} bytes")
+        return name_bytes
+
+    def _headers(self, held: Held) -> Generator[None, None, tuple[Header, ...]]:
+        count = yield from self._header_count()
         headers: list[Header] = []
         for index in range(count):
             if not self._has_number:
                 yield from self._read_ahead()
-            name_bytes = self._number()
-            if name_bytes < 0:
-                raise InvalidRecord(f"the key of a header has an impossible size of {name_bytes} bytes")
+            name_bytes = self._header_name_bytes()
             if held.header_keys:
                 headers.append((yield from self._header(name_bytes, held)))
             else:
@@ -158,6 +171,34 @@ class RecordStream:
     def large_bytes_left(self) -> int:
         """How many bytes of the large record are left to be taken."""
         return self._left
+
+    def fields_of_large(self) -> LargeFields:
+        """Takes the next record, which is large, field by field. Raises InvalidRecord."""
+        result_of(self.begin_large())
+        for _ in _KEY_AND_VALUE:
+            size = result_of(self._number_ahead())
+            pieces = self._taken(size)
+            yield None if size < 0 else pieces
+            skip(pieces)
+        for _ in range(result_of(self._header_count())):
+            skip(self._read_ahead())
+            pieces = self._taken(self._header_name_bytes())
+            yield pieces
+            skip(pieces)
+            skip(self._taken(result_of(self._number_ahead())))
+        if self._left:
+            raise InvalidRecord(f"{self._left} bytes remain after the fields of a record")
+
+    def _taken(self, size: int) -> FieldPieces:
+        """Takes a field of that size, of which a negative one is null, piece by piece."""
+        while size > 0:
+            if self.is_at_end and not self.read_more():
+                raise InvalidRecord("the records end early")
+            start = self._at
+            self._take(min(size, len(self._rest) - start))
+            size -= self._at - start
+            if self._at > start:
+                yield self._rest[start : self._at]
 
     def left_of_large(self) -> Iterator[bytes]:
         """Takes what is left of the large record, piece by piece. Raises InvalidRecord where the pieces end before."""
@@ -299,6 +340,25 @@ def _decode_stream(
         pass
     if not stream.is_at_end:
         raise InvalidRecord(f"bytes remain after {record_count} records")
+
+
+def large_fields(pieces: Iterable[Buffer], record_count: int) -> Iterator[LargeFields]:
+    """Yields the fields of each large record among so many: the records of which `decode_pieces` has no whole bytes.
+
+    Those of one are to be read before the next is asked for. Raises what it raises, for a batch that it can decode.
+    """
+    stream, left = RecordStream(pieces), record_count
+    while left:
+        _, count = stream.take_whole(left)
+        if count:
+            left -= count
+        elif stream.begins_large():
+            fields = stream.fields_of_large()
+            yield fields
+            skip(fields)
+            left -= 1
+        elif not stream.read_more():
+            raise InvalidRecord("the records end early")
 
 
 def _length_at(data: bytes, at: int) -> tuple[int, int]:

@@ -39,8 +39,14 @@ from storage.batch.format import (
     TRANSACTIONAL_FLAG,
     TimestampType,
 )
-from storage.batch.legacy.messages import LegacyMessage, read_messages, set_offset, set_timestamp
-from storage.batch.pieces import ALL_HELD, HEADS_HELD, Held
+from storage.batch.legacy.messages import (
+    LegacyMessage,
+    large_fields_of,
+    read_messages,
+    set_offset,
+    set_timestamp,
+)
+from storage.batch.pieces import ALL_HELD, HEADS_HELD, Held, LargeFields
 from storage.batch.record import (
     MAX_INT32,
     NO_SEQUENCE,
@@ -48,7 +54,7 @@ from storage.batch.record import (
     Record,
     add_to_sequence,
 )
-from storage.batch.record_stream import TakeLarge, decode_pieces, holding
+from storage.batch.record_stream import TakeLarge, decode_pieces, holding, large_fields
 from storage.codec.buffer import Buffer
 from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, unpack
 from storage.codec.crc32c import crc32c
@@ -255,9 +261,8 @@ class RecordBatch:
         # A retained empty batch has no payload to decompress (T22).
         if self.record_count == 0:
             return iter(())
-        payload = memoryview(self.buffer)[self.start + HEADER_SIZE : self.start + self.size_bytes]
         return decode_pieces(
-            unpack(self.compression, payload, decompressed_limit_bytes),
+            unpack(self.compression, self._payload(), decompressed_limit_bytes),
             self.record_count,
             base_offset=self.base_offset,
             base_timestamp=self.base_timestamp,
@@ -266,6 +271,9 @@ class RecordBatch:
             take_large=holding(held) if take_large is None else take_large,
         )
 
+    def _payload(self) -> memoryview:
+        return memoryview(self.buffer)[self.start + HEADER_SIZE : self.start + self.size_bytes]
+
     def messages(
         self, decompressed_limit_bytes: int = DECOMPRESSED_LIMIT_BYTES, *, held: Held = ALL_HELD
     ) -> Iterator[LegacyMessage]:
@@ -273,6 +281,13 @@ class RecordBatch:
         assert self.magic < CURRENT_MAGIC, self.magic
         view = memoryview(self.buffer)[self.start : self.start + self.size_bytes]
         return read_messages(view, self.position, decompressed_limit_bytes, held=held)
+
+    def large_fields(self) -> Iterator[LargeFields]:
+        """Returns the fields of each record that `records` returns cut, where little is held. Raises what it raises."""
+        if self.magic < CURRENT_MAGIC:
+            view = memoryview(self.buffer)[self.start : self.start + self.size_bytes]
+            return large_fields_of(view, self.position)
+        return large_fields(unpack(self.compression, self._payload()), self.record_count)
 
     def first_offset(self) -> int:
         """The offset of the first record before compaction; a wrapper of magic 0 or 1 is decompressed (FR9, T27).

@@ -1,18 +1,22 @@
 """The keys of a batch's records, found without decoding the records: compaction needs no more of most of them.
 
+Of a long key it holds a digest: a batch of a few kilobytes may have keys of 100 MiB.
+
 A walk over the encoded records steps over values and headers. Broken and unusual records are left to `decode_records`:
 it alone defines what a broken record is.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from storage.batch import Record, RecordBatch
+from storage.batch import RecordBatch
+from storage.batch.cut_record import CutRecord
 from storage.batch.format import CODEC_MASK, CURRENT_MAGIC, HEADER_SIZE
-from storage.batch.pieces import KEYS_HELD
+from storage.batch.pieces import HEADS_HELD, FieldPieces
 from storage.batch.scan import skip_headers
 from storage.codec.varint import read_varint, read_varlong
 from storage.errors import InvalidRecord
@@ -25,8 +29,12 @@ MOST_RECORDS_AT_ONCE: Final = 200_000
 LEAST_RECORD_BYTES: Final = 8
 
 
+# A longer key has a digest in its place.
+LONGEST_KEY_BYTES: Final = 1024
+
+
 class RecordKey(NamedTuple):
-    """One record's offset and key; without a value it is a tombstone."""
+    """One record's offset and key, or the digest of a long one; without a value it is a tombstone."""
 
     offset: int
     key: bytes | None
@@ -40,7 +48,7 @@ def portions_of_keys(batch: RecordBatch) -> Iterable[list[RecordKey]]:
     """
     if batch.record_count <= MOST_KEYS_AT_ONCE:
         return (read_keys(batch),)
-    return _portions(map(key_of, batch.records(held=KEYS_HELD)))
+    return _portions(_decoded_keys(batch))
 
 
 def _portions(keys: Iterator[RecordKey]) -> Iterator[list[RecordKey]]:
@@ -48,9 +56,29 @@ def _portions(keys: Iterator[RecordKey]) -> Iterator[list[RecordKey]]:
         yield portion
 
 
-def key_of(record: Record) -> RecordKey:
-    """The key of a decoded record."""
-    return RecordKey(record.offset, record.key, record.value is not None)
+def _decoded_keys(batch: RecordBatch) -> Iterator[RecordKey]:
+    large = batch.large_fields()
+    for record in batch.records(held=HEADS_HELD):
+        if isinstance(record, CutRecord):
+            # The fields of the same record.
+            key = _whole_key(next(next(large)))
+        else:
+            key = record.key
+            if key is not None and len(key) > LONGEST_KEY_BYTES:
+                key = hashlib.sha256(key).digest()
+        yield RecordKey(record.offset, key, record.value is not None)
+
+
+def _whole_key(pieces: FieldPieces | None) -> bytes | None:
+    if pieces is None:
+        return None
+    digest, beginning, size = hashlib.sha256(), b"", 0
+    for piece in pieces:
+        digest.update(piece)
+        size += len(piece)
+        if size <= LONGEST_KEY_BYTES:
+            beginning += piece
+    return beginning if size <= LONGEST_KEY_BYTES else digest.digest()
 
 
 def read_keys(batch: RecordBatch) -> list[RecordKey]:
@@ -64,7 +92,7 @@ def read_keys(batch: RecordBatch) -> list[RecordKey]:
             )
         except (IndexError, InvalidRecord):
             pass
-    return [key_of(record) for record in batch.records(held=KEYS_HELD)]
+    return list(_decoded_keys(batch))
 
 
 # This loop exists beside those of `storage/batch/record.py` and `storage/batch/scan.py` because compaction runs it over
@@ -110,6 +138,8 @@ def _scan(payload: bytes, position: int, end: int, record_count: int, base_offse
         key = None
         if size >= 0:
             key = payload[position : position + size]
+            if size > LONGEST_KEY_BYTES:
+                key = hashlib.sha256(key).digest()
             position += size
         byte = payload[position]
         if byte < 0x80:

@@ -6,10 +6,11 @@ offsets (T48). Kafka: MemoryRecords.buildRetainedRecordsInto, DefaultRecordBatch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from storage.batch import RecordBatch
+from storage.batch.cut_record import CutRecord
 from storage.batch.format import (
     CODEC_MASK,
     CONTROL_FLAG,
@@ -22,7 +23,8 @@ from storage.batch.format import (
     LOG_OVERHEAD,
     TRANSACTIONAL_FLAG,
 )
-from storage.batch.legacy.builder import build_message_set
+from storage.batch.legacy.builder import MessageSetBuilder, MessageSetFields
+from storage.batch.legacy.streamed import StreamedMessages
 from storage.batch.pieces import HEADS_HELD, result_of
 from storage.batch.record import NO_TIMESTAMP, Record, encode_record
 from storage.batch.record_stream import Decode, RecordStream
@@ -55,11 +57,11 @@ def rebuild_batch(batch: RecordBatch, kept_offsets: Iterable[int], delete_horizo
 def rebuild_from(batch: RecordBatch, is_kept: Callable[[int], bool], delete_horizon_ms: int | None) -> bytes:
     """Rebuild `batch` with only the records whose offsets are kept, at least one; it is asked for each in order, once.
 
-    Records of magic 2 are not held (CL18).
+    The records of a batch with a codec, or of magic 2, are not held (CL18).
     """
     if batch.magic < CURRENT_MAGIC:
         assert delete_horizon_ms is None, batch
-        return _rebuild_messages(batch, [record for record in batch.records() if is_kept(record.offset)])
+        return _rebuild_messages(batch, is_kept)
     rebuilt = _Rebuilt(batch, is_kept, delete_horizon_ms)
     for record in batch.records(take_large=rebuilt.take_large):
         rebuilt.append(record)
@@ -127,16 +129,36 @@ class _Rebuilt:
         return _pack(batch, attributes, self._base_timestamp, max_timestamp, self._count, payload)
 
 
-def _rebuild_messages(batch: RecordBatch, kept: Sequence[Record]) -> bytes:
+def _rebuild_messages(batch: RecordBatch, is_kept: Callable[[int], bool]) -> bytes:
     """Rebuild messages of magic 0 or 1. The last one kept sets the last offset, which has no field of its own."""
-    return build_message_set(
-        kept,
+    looked_at, fields_of = batch.large_fields(), batch.large_fields()
+    rebuilt: MessageSetBuilder | StreamedMessages | None = None
+    for message in batch.messages(held=HEADS_HELD):
+        record = message.record()
+        # These are at the same large message.
+        large = (next(looked_at), next(fields_of)) if isinstance(record, CutRecord) else None
+        if not is_kept(record.offset):
+            continue
+        if rebuilt is None:
+            rebuilt = _message_set(batch, record.offset)
+        if isinstance(rebuilt, StreamedMessages) and isinstance(record, CutRecord) and large is not None:
+            rebuilt.append_large(record, *large)
+        else:
+            rebuilt.append(record)
+    assert rebuilt is not None, batch
+    return rebuilt.build()
+
+
+def _message_set(batch: RecordBatch, base_offset: int) -> MessageSetBuilder | StreamedMessages:
+    fields = MessageSetFields(
         magic=batch.magic,
-        base_offset=kept[0].offset,
+        base_offset=base_offset,
         compression=batch.compression,
         timestamp_type=batch.timestamp_type,
         log_append_time_ms=batch.max_timestamp,
     )
+    # Without a codec it is one message, which its batch holds.
+    return StreamedMessages(fields) if batch.attributes & CODEC_MASK else MessageSetBuilder(fields)
 
 
 def empty_batch(batch: RecordBatch) -> bytes:

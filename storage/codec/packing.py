@@ -28,8 +28,11 @@ class PackedStream(Protocol):
         """End the stream, after which `output` is complete."""
 
 
-def packed_stream(codec: Compression, level: int | None = None) -> PackedStream:
-    """Returns a stream of `codec`. Raises ConfigError for a level that the codec does not have."""
+def packed_stream(codec: Compression, level: int | None = None, *, magic: int = 2) -> PackedStream:
+    """Returns a stream of `codec` for a batch of `magic`: lz4 has another framing in magic 0.
+
+    Raises ConfigError for a level that the codec does not have.
+    """
     if level is None:
         level = codec.default_level
     else:
@@ -46,7 +49,7 @@ def packed_stream(codec: Compression, level: int | None = None) -> PackedStream:
         case Compression.LZ4:
             lz4_level = lz4_frame.FAST_LEVEL if level is None else level
             return _Blocks(
-                lz4_frame.lz4_header(magic=2),
+                lz4_frame.lz4_header(magic=magic),
                 lz4_frame.BLOCK_BYTES,
                 lambda plain: lz4_frame.lz4_block_of(plain, lz4_level),
                 lz4_frame.END_MARK,

@@ -35,13 +35,17 @@ def build_message(
     attributes: int = 0,
 ) -> bytes:
     """Build one message with its offset and size fields; magic 0 has no place for `timestamp`."""
-    assert magic in (0, 1), magic
-    head = (
-        struct.pack(">bBq", magic, attributes, timestamp) if magic else struct.pack(">bB", magic, attributes)
-    )
-    content = b"".join((head, _sized(key), _sized(value)))
+    content = b"".join((message_head(magic, timestamp, attributes), _sized(key), _sized(value)))
     checksum = _CRC.pack(zlib.crc32(content))
     return _FRAME.pack(offset, len(checksum) + len(content)) + checksum + content
+
+
+def message_head(magic: int, timestamp: int, attributes: int = 0) -> bytes:
+    """Returns what a message has between its checksum and the size of its key."""
+    assert magic in (0, 1), magic
+    if magic:
+        return struct.pack(">bBq", magic, attributes, timestamp)
+    return struct.pack(">bB", magic, attributes)
 
 
 def _sized(data: bytes | None) -> bytes:
@@ -75,6 +79,36 @@ class MessageSetFields:
     @property
     def attributes(self) -> int:
         return LOG_APPEND_TIME_FLAG if self.is_log_append and self.magic else 0
+
+    def stored_offset(self, offset: int) -> int:
+        """Returns what a message stores for its offset: within a wrapper of magic 1 it is relative."""
+        is_relative = self.magic > 0 and self.compression is not Compression.NONE
+        return offset - self.base_offset if is_relative else offset
+
+    def stored_timestamp(self, timestamp: int) -> int:
+        return self.log_append_time_ms if self.is_log_append else timestamp
+
+    def check_next(self, record: Record, last_offset: int) -> None:
+        """Raise InvalidRecord unless `record` can follow one at `last_offset` (BB1)."""
+        if record.offset <= last_offset or record.offset - self.base_offset > MAX_INT32:
+            raise InvalidRecord(
+                f"offset {record.offset} cannot follow {last_offset} in a set at {self.base_offset}"
+            )
+        if record.timestamp < NO_TIMESTAMP:
+            raise InvalidRecord(f"timestamp {record.timestamp} is negative")
+        if record.headers:
+            raise InvalidRecord(f"records of magic {self.magic} cannot have headers")
+
+    def wrapper(self, last_offset: int, max_timestamp: int, packed: bytes) -> bytes:
+        """Returns the wrapper around the packed messages, the last of which is at `last_offset`."""
+        return build_message(
+            last_offset,
+            magic=self.magic,
+            timestamp=self.stored_timestamp(max_timestamp),
+            key=None,
+            value=packed,
+            attributes=self.attributes | self.compression,
+        )
 
 
 def build_message_set(
@@ -159,12 +193,11 @@ class MessageSetBuilder:
         of the base offset, for a timestamp below -1, and for headers (BB1).
         """
         fields = self.fields
-        self._check(record)
-        is_relative = fields.magic > 0 and fields.compression is not Compression.NONE
+        fields.check_next(record, self._last_offset)
         message = build_message(
-            record.offset - fields.base_offset if is_relative else record.offset,
+            fields.stored_offset(record.offset),
             magic=fields.magic,
-            timestamp=fields.log_append_time_ms if fields.is_log_append else record.timestamp,
+            timestamp=fields.stored_timestamp(record.timestamp),
             key=record.key,
             value=record.value,
             attributes=fields.attributes,
@@ -176,28 +209,11 @@ class MessageSetBuilder:
         self.max_timestamp = max(self.max_timestamp, record.timestamp)
         assert self._last_offset >= fields.base_offset, (self._last_offset, fields.base_offset)
 
-    def _check(self, record: Record) -> None:
-        base_offset = self.fields.base_offset
-        if record.offset <= self._last_offset or record.offset - base_offset > MAX_INT32:
-            raise InvalidRecord(
-                f"offset {record.offset} cannot follow {self._last_offset} in a set at {base_offset}"
-            )
-        if record.timestamp < NO_TIMESTAMP:
-            raise InvalidRecord(f"timestamp {record.timestamp} is negative")
-        if record.headers:
-            raise InvalidRecord(f"records of magic {self.fields.magic} cannot have headers")
-
     def build(self) -> bytes:
         """Returns the bytes of the set; more records may be appended afterwards."""
         fields, content = self.fields, b"".join(self._messages)
         assert len(content) == self._size_bytes, (len(content), self._size_bytes)
         if fields.compression is Compression.NONE or not content:
             return content
-        return build_message(
-            self._last_offset,
-            magic=fields.magic,
-            timestamp=fields.log_append_time_ms if fields.is_log_append else self.max_timestamp,
-            key=None,
-            value=compress(fields.compression, content, magic=fields.magic, level=fields.compression_level),
-            attributes=fields.attributes | fields.compression,
-        )
+        packed = compress(fields.compression, content, magic=fields.magic, level=fields.compression_level)
+        return fields.wrapper(self._last_offset, self.max_timestamp, packed)

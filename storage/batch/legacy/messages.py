@@ -34,8 +34,8 @@ from storage.batch.format import (
     SIZE_FIELD_AT,
     TimestampType,
 )
-from storage.batch.legacy.stream import LargeMessage, MessageStream, WrapperEnd, find_end
-from storage.batch.pieces import ALL_HELD, PIECE_BYTES, Held, cut_pieces, result_of
+from storage.batch.legacy.stream import LargeMessage, MessageStream, WrapperEnd, find_end, large_fields
+from storage.batch.pieces import ALL_HELD, PIECE_BYTES, Held, LargeFields, cut_pieces, result_of
 from storage.batch.record import NO_TIMESTAMP, Record, wrap_int64
 from storage.codec.buffer import Buffer
 from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, unpack
@@ -163,6 +163,14 @@ def sliced_messages(batch: Buffer, position: int, held: Held) -> Iterator[Legacy
         return
     end = yield from wrapper.find_end()
     yield from wrapper.messages(end, wrapper.holding(held))
+
+
+def large_fields_of(batch: Buffer, position: int) -> Iterator[LargeFields]:
+    """Yields the fields of each message that `read_messages` returns cut. Raises what it raises."""
+    wrapper = Wrapper(batch, position)
+    if wrapper.is_compressed and result_of(wrapper.small_content()) is None:
+        end = result_of(wrapper.find_end())
+        yield from large_fields(wrapper.stream(), end.message_count)
 
 
 # Takes the large message that is next. Returns what is to be yielded in its place.

@@ -13,13 +13,22 @@ from io import BytesIO
 from typing import Final, NamedTuple, final
 
 from storage.batch.format import LOG_OVERHEAD, MAGIC_AT, MIN_SIZE_FIELD
-from storage.batch.pieces import LARGE_RECORD_BYTES, Held, Slices, cut_pieces
+from storage.batch.pieces import (
+    LARGE_RECORD_BYTES,
+    Held,
+    LargeFields,
+    Slices,
+    cut_pieces,
+    result_of,
+    skip,
+)
 from storage.codec.buffer import Buffer
 from storage.errors import CorruptBatch, InvalidRecord
 
 _FRAME: Final = struct.Struct(">qi")
 _LENGTH: Final = struct.Struct(">i")
 _TIMESTAMP: Final = struct.Struct(">q")
+_KEY_AND_VALUE: Final = ("key", "value")
 _HEADER: Final = struct.Struct(">qiIbB")
 
 
@@ -109,6 +118,16 @@ class MessageStream:
             offset, timestamp, magic, crc, attributes, is_valid, key_size, value_size, key, value
         )
 
+    def fields_of_large(self) -> LargeFields:
+        """Takes the next message, which is large and whole, field by field. Raises InvalidRecord."""
+        result_of(self.begin_large())
+        for what in _KEY_AND_VALUE:
+            size = result_of(self.take_size(what))
+            pieces = self.take_pieces(size)
+            yield None if size < 0 else pieces
+            skip(pieces)
+        skip(self.take_rest())
+
     def begin_large(self) -> Generator[None, None, tuple[int, int, int, int, int | None]]:
         """Takes what is before the key. Returns offset, CRC, magic, attributes and timestamp, None in magic 0."""
         yield from self._read_ahead(_HEADER.size)
@@ -195,3 +214,21 @@ def find_end(stream: MessageStream) -> Generator[None, None, WrapperEnd]:
             yield
         else:
             return WrapperEnd(last_offset, count)
+
+
+def large_fields(stream: MessageStream, message_count: int) -> Iterator[LargeFields]:
+    """Yields the fields of each large message among so many whole ones, those of one before the next is asked for.
+
+    Raises InvalidRecord, and what unpacking raises.
+    """
+    left = message_count
+    while left:
+        if stream.take_whole() is not None:
+            left -= 1
+        elif stream.begins_large():
+            fields = stream.fields_of_large()
+            yield fields
+            skip(fields)
+            left -= 1
+        elif not stream.read_more():
+            raise InvalidRecord("the messages end early")

@@ -14,8 +14,9 @@ from enum import Enum
 from typing import Protocol, final
 
 from storage.batch.record import Record
-from storage.codec.utf8 import decode_utf8
+from storage.codec.utf8 import decode_utf8, decode_utf8_pieces
 from storage.errors import InvalidRecord
+from storage.inspection.dump.large import PiecesDecoder, hex_pieces
 from storage.inspection.messages.decode import MessageReader, Value, json_text, read_message
 from storage.inspection.messages.layouts import CLUSTER_METADATA, GROUPS, SHARE_STATE, TRANSACTIONS
 from storage.inspection.messages.schema import MessageSchema, Unreadable, schemas_of
@@ -40,6 +41,13 @@ class ClassDecoder:
     key: BytesDecoder = decode_utf8
     value: BytesDecoder = decode_utf8
 
+    def for_large(self, record: Record) -> tuple[PiecesDecoder, PiecesDecoder]:
+        """Returns the decoders of the key and of the value of a large record, of which this is the beginning.
+
+        Raises InvalidRecord where `show` would: numbers are at the beginning.
+        """
+        return _for_pieces(self.key, record.key), _for_pieces(self.value, record.value)
+
     def show(self, record: Record) -> Shown:
         key = None if record.key is None else self.key(record.key)
         return key, None if record.value is None else self.value(record.value)
@@ -54,6 +62,19 @@ def _number(layout: struct.Struct, name: str) -> BytesDecoder:
     return decode
 
 
+def _for_pieces(decode: BytesDecoder, beginning: bytes | None) -> PiecesDecoder:
+    known = _PIECES_DECODERS.get(decode)
+    if known is not None:
+        return known
+    text = "" if beginning is None else decode(beginning)
+    return lambda pieces: iter((text,))
+
+
+# The others decode numbers.
+_PIECES_DECODERS: Mapping[BytesDecoder, PiecesDecoder] = {
+    decode_utf8: decode_utf8_pieces,
+    bytes.hex: hex_pieces,
+}
 _API = "org.apache.kafka.tools.api."
 STRING_DECODER = f"{_API}StringDecoder"
 DECODER_CLASSES: Mapping[str, BytesDecoder] = {

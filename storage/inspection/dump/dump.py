@@ -6,7 +6,7 @@ continues with the next file. Kafka: DumpLogSegments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import final
@@ -25,7 +25,7 @@ from storage.inspection.dump.indexes import (
     dump_transaction_index,
 )
 from storage.inspection.dump.log import LogScope, dump_log
-from storage.inspection.dump.writers import DumpWriter, JsonWriter, TextWriter, Write
+from storage.inspection.dump.writers import DumpWriter, JsonWriter, TextWriter, Write, WritePieces
 from storage.segment.file_records import FileRecords
 
 DEFAULT_MAX_MESSAGE_SIZE = 5 * 1024 * 1024
@@ -72,12 +72,19 @@ def dump_files(
     *,
     write: Write,
     report: Write,
+    write_pieces: WritePieces | None = None,
     absolute: Callable[[str], str] = str,
 ) -> DumpStatus:
     """Dump every file in order. `write` takes the lines of the dump, `report` errors and the closing comparison, each
-    one line a call. Returns the exit status; no error of a file is raised.
+    one line a call; `write_pieces` takes the lines of large records, whole without it. Returns the exit status; no
+    error of a file is raised.
     """
-    return _Dump(file_system, options, write, report, absolute).run(paths)
+
+    def write_joined(pieces: Iterator[str]) -> None:
+        write("".join(pieces))
+
+    writer = _writer(options, write, write_pieces or write_joined)
+    return _Dump(file_system, options, writer, report, absolute).run(paths)
 
 
 @final
@@ -86,14 +93,14 @@ class _Dump:
         self,
         file_system: FileSystem,
         options: DumpOptions,
-        write: Write,
+        writer: DumpWriter,
         report: Write,
         absolute: Callable[[str], str],
     ) -> None:
         self._file_system = file_system
         self._report = report
         self._absolute = absolute
-        self._writer = _writer(options, write)
+        self._writer = writer
         self._log_scope = LogScope(
             deep=options.print_data_log or options.deep_iteration,
             decoder=(options.decoder or ClassDecoder()) if options.print_data_log else None,
@@ -212,11 +219,12 @@ class _Dump:
         return lines
 
 
-def _writer(options: DumpOptions, write: Write) -> DumpWriter:
+def _writer(options: DumpOptions, write: Write, write_pieces: WritePieces) -> DumpWriter:
     if not options.json:
-        return TextWriter(write, skip_record_metadata=options.skip_record_metadata)
+        return TextWriter(write, write_pieces, skip_record_metadata=options.skip_record_metadata)
     return JsonWriter(
         write,
+        write_pieces,
         print_data=options.print_data_log,
         is_decoded=options.decoder is not None,
         skip_record_metadata=options.skip_record_metadata,

@@ -9,7 +9,7 @@ from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.batch.control_records import ControlRecord, ControlType, read_control_record
 from storage.batch.cut_record import CutRecord
 from storage.batch.legacy.messages import CutMessage, LegacyMessage
-from storage.batch.pieces import ALL_HELD, HEADER_KEYS_HELD, HEADS_HELD, Held
+from storage.batch.pieces import ALL_HELD, HEADS_HELD, MESSAGES_HELD, Held
 from storage.batch.record import Record
 from storage.disk.filesystem import basename
 from storage.errors import (
@@ -18,7 +18,8 @@ from storage.errors import (
     UnsupportedCompression,
     UnsupportedForMessageFormat,
 )
-from storage.inspection.dump.decoders import RecordDecoder
+from storage.inspection.dump.decoders import ClassDecoder, RecordDecoder
+from storage.inspection.dump.large import Decoders, LargeRecords
 from storage.inspection.dump.writers import DumpWriter, ShownRecord
 from storage.inspection.messages.decode import MessageReader, json_text, read_message
 from storage.inspection.messages.layouts import CONTROL
@@ -95,18 +96,27 @@ class _LogDump:
             self._note_invalid(batch)
         if not self._scope.deep:
             return
+        held, large = self._held(batch), LargeRecords(batch)
         if batch.magic < CURRENT_MAGIC:
-            for message in batch.messages(held=self._held(batch)):
-                self._record(batch, message.record(), message)
+            for message in batch.messages(held=held):
+                is_cut = held != ALL_HELD and isinstance(message, CutMessage)
+                self._record(batch, message.record(), message, large=large if is_cut else None)
         else:
-            for record in batch.records(held=self._held(batch)):
-                self._record(batch, record)
+            for record in batch.records(held=held):
+                self._record(batch, record, large=large if isinstance(record, CutRecord) else None)
 
     def _held(self, batch: RecordBatch) -> Held:
-        """Returns how much of a large record is held: no more than is shown."""
-        if self._scope.shows_control if batch.is_control else self._scope.decoder is not None:
-            return ALL_HELD
-        return HEADER_KEYS_HELD if self._scope.shows_control else HEADS_HELD
+        """Returns how much of a large record is held: what is decoded of it as a whole."""
+        if batch.is_control:
+            return MESSAGES_HELD if self._scope.shows_control else HEADS_HELD
+        return HEADS_HELD if isinstance(self._scope.decoder, ClassDecoder | None) else ALL_HELD
+
+    def _decoders(self, batch: RecordBatch, record: Record) -> Decoders | None:
+        """Returns what decodes the fields of a large record; None if they are not shown. Raises InvalidRecord."""
+        decoder = self._scope.decoder
+        if isinstance(decoder, ClassDecoder) and not batch.is_control:
+            return decoder.for_large(record)
+        return None
 
     def _note_invalid(self, batch: RecordBatch) -> None:
         assert (self._first_invalid is None) == (self._invalid_count == 0), (
@@ -121,25 +131,33 @@ class _LogDump:
                 self._first_invalid = error
         assert self._first_invalid is not None, (self._log.path, batch.position)
 
-    def _record(self, batch: RecordBatch, record: Record, message: LegacyMessage | None = None) -> None:
+    def _record(
+        self, batch: RecordBatch, record: Record, message: LegacyMessage | None = None,
+        *, large: LargeRecords | None,
+    ) -> None:  # fmt: skip
         if self._last_offset != -1 and record.offset != self._last_offset + 1:
             self._findings.non_consecutive.append((self._last_offset, record.offset))
         self._last_offset = record.offset
         try:
-            told = self._interpreted(batch, record, message)
+            told = self._interpreted(batch, record, message, large)
         except InvalidRecord:
-            self._writer.record(batch, _plain(record, message))
+            texts = None if large is None else large.next(None)
+            self._writer.record(batch, replace(_plain(record, message), large=texts))
             raise
         self._writer.record(batch, told)
 
-    def _interpreted(self, batch: RecordBatch, record: Record, legacy: LegacyMessage | None) -> ShownRecord:
+    def _interpreted(
+        self, batch: RecordBatch, record: Record, legacy: LegacyMessage | None, large: LargeRecords | None
+    ) -> ShownRecord:
         control = message = key = value = None
         if batch.is_control and self._scope.shows_control:
             control = read_control_record(record)
             message = _control_message(control, record)
-        if self._scope.decoder is not None and not batch.is_control:
+        texts = None if large is None else large.next(self._decoders(batch, record))
+        if large is None and self._scope.decoder is not None and not batch.is_control:
             key, value = self._scope.decoder.show(record)
-        return replace(_plain(record, legacy), control=control, control_message=message, key=key, value=value)
+        plain = _plain(record, legacy)
+        return replace(plain, control=control, control_message=message, key=key, value=value, large=texts)
 
     def _stopped(self, error: Exception) -> None:
         """Note the first damage, which may be before the batch that could not be read, and count what follows."""
@@ -175,9 +193,9 @@ class _LogDump:
 
 
 def _plain(record: Record, message: LegacyMessage | None) -> ShownRecord:
-    if isinstance(record, CutRecord):
-        return ShownRecord(record=record, key_size=record.key_size, value_size=record.value_size)
     if message is None:
+        if isinstance(record, CutRecord):
+            return ShownRecord(record=record, key_size=record.key_size, value_size=record.value_size)
         return ShownRecord(record=record, key_size=_size(record.key), value_size=_size(record.value))
     if isinstance(message, CutMessage):
         return ShownRecord(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, final
 
@@ -19,8 +19,11 @@ from storage.batch.record import Record
 from storage.codec.compression import compression_of
 from storage.errors import UnsupportedCompression
 from storage.inspection.dump.entries import AbortedTransactionEntry, ProducerEntry
+from storage.inspection.dump.large import LargeRecord, json_string
 
 Write = Callable[[str], None]
+# Writes one line, which may be long, from its pieces.
+WritePieces = Callable[[Iterator[str]], None]
 Json = str | int | bool | None | list[str] | Mapping[str, str]
 
 
@@ -36,6 +39,8 @@ class ShownRecord:
     control_message: str | None = None
     key: str | None = None
     value: str | None = None
+    # The texts of a large record, which has neither key nor value nor headers here.
+    large: LargeRecord | None = None
     checksum: int | None = None
     is_valid: bool = True
     # The sizes as stored: in damaged messages of magic 0 and 1 they may be any negative number.
@@ -85,8 +90,8 @@ def codec_label(batch: RecordBatch) -> str:
 class TextWriter:
     """Writes the lines of kafka-dump-log, one in each call of `write`, without line feeds."""
 
-    def __init__(self, write: Write, *, skip_record_metadata: bool) -> None:
-        self._write = write
+    def __init__(self, write: Write, write_pieces: WritePieces, *, skip_record_metadata: bool) -> None:
+        self._write, self._write_pieces = write, write_pieces
         self._skip_record_metadata = skip_record_metadata
 
     def file(self, path: str) -> None:
@@ -123,12 +128,23 @@ class TextWriter:
 
     def record(self, batch: RecordBatch, shown: ShownRecord) -> None:
         """Write the line of a record."""
-        parts = [] if self._skip_record_metadata else list(_record_metadata(batch, shown))
-        if shown.key is not None:
-            parts += (" key: " if parts else "| key: ", shown.key)
-        if shown.value is not None:
-            parts += (" payload: ", shown.value)
-        self._write("".join(parts))
+        parts = self._parts(batch, shown)
+        if shown.large is None:
+            self._write("".join(parts))
+        else:
+            self._write_pieces(parts)
+
+    def _parts(self, batch: RecordBatch, shown: ShownRecord) -> Iterator[str]:
+        if not self._skip_record_metadata:
+            yield from _record_metadata(batch, shown)
+        key = _pieces(shown.key) if shown.large is None else shown.large.key()
+        if key is not None:
+            yield "| key: " if self._skip_record_metadata else " key: "
+            yield from key
+        value = _pieces(shown.value) if shown.large is None else shown.large.value()
+        if value is not None:
+            yield " payload: "
+            yield from value
 
     def invalid_bytes(self, size_bytes: int, name: str) -> None:
         self._write(f"Found {size_bytes} invalid bytes at the end of {name}")
@@ -177,6 +193,19 @@ def _optional_long(value: int | None) -> str:
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
+def _pieces(text: str | None) -> Iterator[str] | None:
+    return None if text is None else iter((text,))
+
+
+def _joined(separator: str, texts: Iterable[Iterator[str]]) -> Iterator[str]:
+    """Yields the texts, each given in pieces, with the separator between them."""
+    before = ""
+    for pieces in texts:
+        yield before
+        yield from pieces
+        before = separator
+
+
 def _record_metadata(batch: RecordBatch, shown: ShownRecord) -> Iterator[str]:
     record = shown.record
     yield (
@@ -187,7 +216,12 @@ def _record_metadata(batch: RecordBatch, shown: ShownRecord) -> Iterator[str]:
     if shown.checksum is not None:
         yield f" isValid: {_java(shown.is_valid)} crc: {shown.checksum}}}"
     else:
-        yield f" sequence: {record.sequence} headerKeys: [{','.join(key for key, _ in record.headers)}]"
+        yield f" sequence: {record.sequence} headerKeys: ["
+        if shown.large is None:
+            yield ",".join(key for key, _ in record.headers)
+        else:
+            yield from _joined(",", shown.large.header_keys())
+        yield "]"
     if shown.control is not None:
         yield _control_text(shown.control, shown.control_message)
 
@@ -216,9 +250,10 @@ class JsonWriter:
     """
 
     def __init__(
-        self, write: Write, *, print_data: bool, is_decoded: bool, skip_record_metadata: bool
-    ) -> None:
-        self._write = write
+        self, write: Write, write_pieces: WritePieces, *, print_data: bool, is_decoded: bool,
+        skip_record_metadata: bool,
+    ) -> None:  # fmt: skip
+        self._write, self._write_pieces = write, write_pieces
         self._print_data = print_data
         self._is_decoded = is_decoded
         self._skip_record_metadata = skip_record_metadata
@@ -265,6 +300,17 @@ class JsonWriter:
 
     def record(self, batch: RecordBatch, shown: ShownRecord) -> None:
         """Write a record; a control record has its type in place of key and value."""
+        fields = self._fields(shown)
+        if shown.large is not None:
+            self._write_pieces(self._large(batch, fields, shown.large))
+            return
+        if self._print_data and not batch.is_control:
+            fields["key"] = self._text(shown.record.key, shown.key)
+            fields["value"] = self._text(shown.record.value, shown.value)
+        self._object("record", **fields)
+
+    def _fields(self, shown: ShownRecord) -> dict[str, Json]:
+        """Returns all but key and value; of a large record without its header keys, whose place is there."""
         record, control = shown.record, shown.control
         fields: dict[str, Json] = {"offset": record.offset}
         if not self._skip_record_metadata:
@@ -279,10 +325,25 @@ class JsonWriter:
                 fields["control_type"] = control.control_type.name
                 fields["coordinator_epoch"] = control.coordinator_epoch
                 fields["control_message"] = shown.control_message
+        return fields
+
+    def _large(self, batch: RecordBatch, fields: Mapping[str, Json], large: LargeRecord) -> Iterator[str]:
+        yield '{"kind": "record"'
+        for name, value in fields.items():
+            yield f', "{name}": '
+            if name == "header_keys":
+                yield "["
+                yield from _joined(", ", map(json_string, large.header_keys()))
+                yield "]"
+            else:
+                yield json.dumps(value, ensure_ascii=False)
         if self._print_data and not batch.is_control:
-            fields["key"] = self._text(record.key, shown.key)
-            fields["value"] = self._text(record.value, shown.value)
-        self._object("record", **fields)
+            key, text = large.json(is_decoded=self._is_decoded)
+            yield ', "key": '
+            yield from key
+            yield ', "value": '
+            yield from text
+        yield "}"
 
     def _text(self, data: bytes | None, shown: str | None) -> str | Mapping[str, str] | None:
         """Returns the text that the decoder shows; without a decoder, bytes that are not UTF-8 as base64."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from storage.batch import Compression, Record
+from storage.batch import Compression, Record, RecordBatch
 from storage.batch.cut_record import CutRecord
 from storage.batch.format import TimestampType
 from storage.batch.legacy.builder import build_message, build_message_set
 from storage.batch.legacy.messages import CutMessage, read_messages
 from storage.batch.pieces import HEADS_HELD
+from storage.cleaner.rebuild import rebuild_batch
 from storage.codec.compression import compress
 from storage.errors import CorruptBatch, InvalidRecord
 
@@ -118,3 +121,33 @@ def test_bytes_after_the_value_of_a_large_message_are_ignored() -> None:
     struct.pack_into(">I", message, 12, zlib.crc32(message[16:]))
     (found,) = read_messages(wrapped(bytes(message)))
     assert found.is_valid and found.record() == Record(9, 7, b"k", LARGE)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("kept", [range(6, 9), range(120, 129), (126,), (125, 127, 128), range(5, 129)])
+def test_cl18_a_wrapper_is_rebuilt_from_pieces_as_from_the_whole(
+    kept: Sequence[int], magic: int, codec: Compression
+) -> None:
+    for kind in (TimestampType.CREATE, TimestampType.LOG_APPEND) if magic else (TimestampType.NO,):
+        properties: dict[str, Any] = {
+            "magic": magic, "compression": codec, "timestamp_type": kind, "log_append_time_ms": 900,
+        }  # fmt: skip
+        data = build_message_set(RECORDS, base_offset=5, **properties)
+        rebuilt = rebuild_batch(RecordBatch(data, 0, len(data)), kept, None)
+        left = [each for each in RecordBatch(data, 0, len(data)).records() if each.offset in kept]
+        assert rebuilt == build_message_set(left, base_offset=kept[0], **properties)
+        assert list(RecordBatch(rebuilt, 0, len(rebuilt)).records()) == left
+        assert all(message.is_valid for message in read_messages(rebuilt))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_fields_of_a_large_message_come_in_pieces(magic: int) -> None:
+    data = build_message_set(RECORDS, magic=magic, base_offset=5, compression=Compression.GZIP)
+    found = [
+        [None if pieces is None else b"".join(pieces) for pieces in fields]
+        for fields in RecordBatch(data, 0, len(data)).large_fields()
+    ]
+    assert found == [[LARGE, LARGE], [None, LARGE], [LARGE, None]]
+    # What is not read is skipped.
+    assert sum(1 for _ in RecordBatch(data, 0, len(data)).large_fields()) == 3

@@ -8,7 +8,13 @@ import pytest
 
 from storage.batch import BatchBuilder, BatchFields, Compression, Record, RecordBatch, build_batch
 from storage.cleaner.filter import CleanerStats, FilteredChunk, LastRecord, RecordFilter
-from storage.cleaner.keys import MOST_KEYS_AT_ONCE, MOST_RECORDS_AT_ONCE, portions_of_keys, read_keys
+from storage.cleaner.keys import (
+    LONGEST_KEY_BYTES,
+    MOST_KEYS_AT_ONCE,
+    MOST_RECORDS_AT_ONCE,
+    portions_of_keys,
+    read_keys,
+)
 from tests.storage.cleaner.compacted_logs import DAY_MS
 from tests.storage.cleaner.filters import filter_of, output
 from tests.storage.logs import NOW_MS
@@ -163,3 +169,19 @@ def test_the_keys_of_a_large_batch_are_not_held_together() -> None:
     data = many(lambda _: b"")
     counts = [len(keys) for keys in portions_of_keys(RecordBatch(data, 0, len(data)))]
     assert counts == [MOST_KEYS_AT_ONCE, 10]
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.ZSTD])
+@pytest.mark.parametrize("size_bytes", [1024, 1025, 70_000])
+def test_a_long_key_is_the_same_key_in_batches_of_any_form(size_bytes: int, codec: Compression) -> None:
+    """Alone in a small batch, beside others in one that is read in pieces, and not the key that ends otherwise."""
+    key, other = b"k" * size_bytes, b"k" * (size_bytes - 1) + b"l"
+    rest = [Record(offset, 5, b"r%d" % offset, bytes(1000)) for offset in range(1, 200)]
+    found = []
+    for records in ([Record(0, 5, key, b"v")], [Record(0, 5, key, b"v"), *rest], [Record(0, 5, other, b"v")]):
+        data = build_batch(records, base_offset=0, partition_leader_epoch=0, compression=codec)
+        keys = read_keys(RecordBatch(data, 0, len(data)))
+        assert len(keys) == len(records)
+        found.append(keys[0].key)
+        assert keys[0].key is not None and len(keys[0].key) <= LONGEST_KEY_BYTES
+    assert found[0] == found[1] != found[2]

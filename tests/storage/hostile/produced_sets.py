@@ -76,6 +76,11 @@ def one_value(size_bytes: int) -> bytes:
     return encode_varint(len(fields)) + fields
 
 
+def one_key(size_bytes: int) -> bytes:
+    fields = b"\x00\x00\x00" + encode_varint(size_bytes) + bytes(size_bytes) + b"\x02v\x00"
+    return encode_varint(len(fields)) + fields
+
+
 def hostile_sets(scale: int) -> Iterator[Hostile]:
     """Yield the sets; those that unpack without end unpack to `scale` bytes or so."""
     same = b"\x0c\x00\x00\x00\x01\x01\x00"
