@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -57,7 +58,10 @@ def worktree(revision: str) -> Iterator[Path]:
 
 
 def _git(*arguments: str) -> None:
-    subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True)
+    """Runs git. Ends the command with one line where git fails, as for a commit that is not there."""
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], check=False, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"error: git {arguments[0]} {arguments[1]}: {done.stderr.strip().splitlines()[-1]}")
 
 
 def measured(trees: Sequence[Path], batch_bytes: int, blocking: bool) -> dict[Path, Turn]:

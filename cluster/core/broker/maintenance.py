@@ -362,9 +362,8 @@ class LogMaintenance:
         self._outbox.observe(
             "log.uncleanable", topic_partition=str(TopicPartition(*running.key)), reason=str(error)
         )
+        # The next round waits for the timer.
         self._end_round(now_ms, running, None)
-        # After a failure the next round waits for the timer.
-        assert self._round is None, running.key
 
     def _take_offline(self, log: PartitionLog, error: OSError) -> None:
         failure = log.online.failed("compaction", error)
