@@ -126,8 +126,10 @@ class Watch:
                 self._offline.on_offline(life, TopicPartition(topic, int(number)), shell.core.image)
             elif observe.kind == "log.uncleanable":
                 self._on_unusable(shell, dict(observe.fields), "cannot be compacted")
-            elif observe.kind == "replica.failed":
-                self._on_unusable(shell, dict(observe.fields), "is given up")
+            elif observe.kind == "replica.failed" and isinstance(shell, Node):
+                # A call that a disk refuses for a moment changes nothing that it holds.
+                if not (shell.disk.has_faults or shell.disk.has_refused):
+                    self._on_unusable(shell, dict(observe.fields), "is given up")
         self._witness.on_observes(shell, observes)
         rare = [observe for observe in observes if observe.kind not in FREQUENT]
         if rare:
@@ -142,10 +144,8 @@ class Watch:
         self._lookout.look()
 
     def _on_unusable(self, shell: Shell, values: dict[str, int | str], what: str) -> None:
-        """Report a log that is compacted or copied no more where no disk has changed or refused anything (CL6)."""
-        is_damaged = isinstance(shell, Node) and (
-            shell.is_damaged or shell.disk.has_faults or shell.disk.has_refused
-        )
+        """Report a log that is compacted or copied no more where no disk has changed what it holds (CL6)."""
+        is_damaged = isinstance(shell, Node) and shell.is_damaged
         # A follower may have copied the damage of another disk.
         if not is_damaged and not self._jury.ghost.excuses:
             told = f"{values['topic_partition']} of {shell.name} {what}: {values['reason']}"

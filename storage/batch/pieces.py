@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from storage.codec.buffer import Buffer
+from storage.errors import InvalidRecord
 
 # The size of a slice of work.
 PIECE_BYTES: Final = 1 << 16
@@ -26,6 +27,18 @@ FieldPieces = Iterator[bytes]
 # The key and the value of a large record, None for null, then the keys of its headers. What is left of one is skipped
 # when the next is asked for.
 LargeFields = Iterator[FieldPieces | None]
+
+
+class LargeStream(Protocol):
+    """A position in the records or the messages of a batch."""
+
+    def skip_whole(self, most: int) -> int: ...
+
+    def begins_large(self) -> bool: ...
+
+    def fields_of_large(self) -> LargeFields: ...
+
+    def read_more(self) -> bool: ...
 
 
 class Held(NamedTuple):
@@ -71,3 +84,20 @@ def result_of(slices: Generator[None, None, Result]) -> Result:
         except StopIteration as end:
             result: Result = end.value
             return result
+
+
+def large_fields(stream: LargeStream, count: int) -> Iterator[LargeFields]:
+    """Yields the fields of each large record among so many, those of one before the next is asked for.
+
+    Large are those of which the stream has no whole bytes. Raises InvalidRecord, and what unpacking raises.
+    """
+    while count:
+        if skipped := stream.skip_whole(count):
+            count -= skipped
+        elif stream.begins_large():
+            fields = stream.fields_of_large()
+            yield fields
+            skip(fields)
+            count -= 1
+        elif not stream.read_more():
+            raise InvalidRecord("the records end early")

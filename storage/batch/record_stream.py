@@ -98,6 +98,10 @@ class RecordStream:
         taken, self._at = rest[self._at : end], end
         return taken, count
 
+    def skip_whole(self, most: int) -> int:
+        """Takes what `take_whole` takes. Returns the number."""
+        return self.take_whole(most)[1]
+
     def begins_large(self) -> bool:
         """Whether the next record is large, as far as was read. Raises InvalidRecord for a length that is no number."""
         return not self.is_at_end and _length_at(self._rest, self._at)[0] > LARGE_RECORD_BYTES
@@ -340,25 +344,6 @@ def _decode_stream(
         pass
     if not stream.is_at_end:
         raise InvalidRecord(f"bytes remain after {record_count} records")
-
-
-def large_fields(pieces: Iterable[Buffer], record_count: int) -> Iterator[LargeFields]:
-    """Yields the fields of each large record among so many: the records of which `decode_pieces` has no whole bytes.
-
-    Those of one are to be read before the next is asked for. Raises what it raises, for a batch that it can decode.
-    """
-    stream, left = RecordStream(pieces), record_count
-    while left:
-        _, count = stream.take_whole(left)
-        if count:
-            left -= count
-        elif stream.begins_large():
-            fields = stream.fields_of_large()
-            yield fields
-            skip(fields)
-            left -= 1
-        elif not stream.read_more():
-            raise InvalidRecord("the records end early")
 
 
 def _length_at(data: bytes, at: int) -> tuple[int, int]:

@@ -46,7 +46,7 @@ from storage.batch.legacy.messages import (
     set_offset,
     set_timestamp,
 )
-from storage.batch.pieces import ALL_HELD, HEADS_HELD, Held, LargeFields
+from storage.batch.pieces import ALL_HELD, HEADS_HELD, Held, LargeFields, large_fields
 from storage.batch.record import (
     MAX_INT32,
     NO_SEQUENCE,
@@ -54,7 +54,7 @@ from storage.batch.record import (
     Record,
     add_to_sequence,
 )
-from storage.batch.record_stream import TakeLarge, decode_pieces, holding, large_fields
+from storage.batch.record_stream import RecordStream, TakeLarge, decode_pieces, holding
 from storage.codec.buffer import Buffer
 from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, unpack
 from storage.codec.crc32c import crc32c
@@ -283,11 +283,16 @@ class RecordBatch:
         return read_messages(view, self.position, decompressed_limit_bytes, held=held)
 
     def large_fields(self) -> Iterator[LargeFields]:
-        """Returns the fields of each record that `records` returns cut, where little is held. Raises what it raises."""
+        """Yields the fields of each record that `records` returns cut, where little is held. Raises what it raises.
+
+        Nothing is looked at before the first is asked for: a retained empty batch may name a codec that nobody knows.
+        """
         if self.magic < CURRENT_MAGIC:
             view = memoryview(self.buffer)[self.start : self.start + self.size_bytes]
-            return large_fields_of(view, self.position)
-        return large_fields(unpack(self.compression, self._payload()), self.record_count)
+            yield from large_fields_of(view, self.position)
+        else:
+            stream = RecordStream(unpack(self.compression, self._payload()))
+            yield from large_fields(stream, self.record_count)
 
     def first_offset(self) -> int:
         """The offset of the first record before compaction; a wrapper of magic 0 or 1 is decompressed (FR9, T27).

@@ -27,8 +27,6 @@ MOST_KEYS_AT_ONCE: Final = 50_000
 MOST_RECORDS_AT_ONCE: Final = 200_000
 # A record counts as at least so many bytes of work, however well it is compressed.
 LEAST_RECORD_BYTES: Final = 8
-
-
 # A longer key has a digest in its place.
 LONGEST_KEY_BYTES: Final = 1024
 

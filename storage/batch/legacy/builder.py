@@ -99,6 +99,17 @@ class MessageSetFields:
         if record.headers:
             raise InvalidRecord(f"records of magic {self.magic} cannot have headers")
 
+    def message(self, record: Record) -> bytes:
+        """Returns the record as a message of the set."""
+        return build_message(
+            self.stored_offset(record.offset),
+            magic=self.magic,
+            timestamp=self.stored_timestamp(record.timestamp),
+            key=record.key,
+            value=record.value,
+            attributes=self.attributes,
+        )
+
     def wrapper(self, last_offset: int, max_timestamp: int, packed: bytes) -> bytes:
         """Returns the wrapper around the packed messages, the last of which is at `last_offset`."""
         return build_message(
@@ -194,14 +205,7 @@ class MessageSetBuilder:
         """
         fields = self.fields
         fields.check_next(record, self._last_offset)
-        message = build_message(
-            fields.stored_offset(record.offset),
-            magic=fields.magic,
-            timestamp=fields.stored_timestamp(record.timestamp),
-            key=record.key,
-            value=record.value,
-            attributes=fields.attributes,
-        )
+        message = fields.message(record)
         assert self._size_bytes > 0 or not self._messages, (self._size_bytes, len(self._messages))
         self._messages.append(message)
         self._size_bytes += len(message)

@@ -34,8 +34,16 @@ from storage.batch.format import (
     SIZE_FIELD_AT,
     TimestampType,
 )
-from storage.batch.legacy.stream import LargeMessage, MessageStream, WrapperEnd, find_end, large_fields
-from storage.batch.pieces import ALL_HELD, PIECE_BYTES, Held, LargeFields, cut_pieces, result_of
+from storage.batch.legacy.stream import LargeMessage, MessageStream, WrapperEnd, find_end
+from storage.batch.pieces import (
+    ALL_HELD,
+    PIECE_BYTES,
+    Held,
+    LargeFields,
+    cut_pieces,
+    large_fields,
+    result_of,
+)
 from storage.batch.record import NO_TIMESTAMP, Record, wrap_int64
 from storage.codec.buffer import Buffer
 from storage.codec.compression import DECOMPRESSED_LIMIT_BYTES, Compression, compression_of, unpack

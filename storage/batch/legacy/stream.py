@@ -77,6 +77,11 @@ class MessageStream:
         start, self._at = self._at, self._at + size
         return memoryview(self._rest)[start : self._at]
 
+    def skip_whole(self, most: int) -> int:
+        """Takes the next message, if it was read whole. Returns the number of those taken."""
+        assert most > 0, most
+        return int(self.take_whole() is not None)
+
     def begins_large(self) -> bool:
         """Whether the next message is large, as far as was read. Raises CorruptBatch."""
         size = self._size_ahead()
@@ -214,21 +219,3 @@ def find_end(stream: MessageStream) -> Generator[None, None, WrapperEnd]:
             yield
         else:
             return WrapperEnd(last_offset, count)
-
-
-def large_fields(stream: MessageStream, message_count: int) -> Iterator[LargeFields]:
-    """Yields the fields of each large message among so many whole ones, those of one before the next is asked for.
-
-    Raises InvalidRecord, and what unpacking raises.
-    """
-    left = message_count
-    while left:
-        if stream.take_whole() is not None:
-            left -= 1
-        elif stream.begins_large():
-            fields = stream.fields_of_large()
-            yield fields
-            skip(fields)
-            left -= 1
-        elif not stream.read_more():
-            raise InvalidRecord("the messages end early")

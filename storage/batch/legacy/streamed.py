@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from storage.batch.cut_record import CutRecord
-from storage.batch.legacy.builder import MessageSetFields, build_message, message_head
+from storage.batch.legacy.builder import MessageSetFields, message_head
 from storage.batch.pieces import LargeFields
 from storage.batch.record import NO_TIMESTAMP, Record
 from storage.codec.packing import packed_stream
@@ -35,15 +35,7 @@ class StreamedMessages:
 
     def append(self, record: Record) -> None:
         """Append the record. Raises InvalidRecord as `MessageSetBuilder.append` does."""
-        fields = self._count(record)
-        self._pending += build_message(
-            fields.stored_offset(record.offset),
-            magic=fields.magic,
-            timestamp=fields.stored_timestamp(record.timestamp),
-            key=record.key,
-            value=record.value,
-            attributes=fields.attributes,
-        )
+        self._pending += self._count(record).message(record)
         self._pass_on(_PENDING_BYTES)
 
     def append_large(self, record: CutRecord, looked_at: LargeFields, fields_of: LargeFields) -> None:

@@ -185,3 +185,13 @@ def test_a_long_key_is_the_same_key_in_batches_of_any_form(size_bytes: int, code
         found.append(keys[0].key)
         assert keys[0].key is not None and len(keys[0].key) <= LONGEST_KEY_BYTES
     assert found[0] == found[1] != found[2]
+
+
+def test_t22_an_empty_batch_that_names_an_unknown_codec_has_no_keys_and_no_large_records() -> None:
+    data = bytearray(build_batch([Record(0, 5, b"k", b"v")], base_offset=0, partition_leader_epoch=0)[:61])
+    data[8:12] = (61 - 12).to_bytes(4, "big")
+    data[21:23] = (7).to_bytes(2, "big")
+    data[57:61] = bytes(4)
+    batch = RecordBatch(bytes(data), 0, len(data))
+    assert list(batch.records()) == [] and read_keys(batch) == []
+    batch.large_fields()
