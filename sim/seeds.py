@@ -197,7 +197,7 @@ def _run_one(work: Work, seed: int, sender: Connection, most_cpu_s: float | None
         return
 
 
-def error_text(error: Exception) -> str:
+def error_text(error: Exception | Hung) -> str:
     """Returns in one line what ended a run, and where."""
     return " ".join(f"{type(error).__name__}: {error} ({_place(error)})".split())
 

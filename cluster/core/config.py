@@ -9,6 +9,7 @@ from cluster.core.messages import CONTROLLER_ID
 from storage.cleaner.offset_map import SLOT_BYTES
 from storage.config import INT_MAX, LONG_MAX, LogConfig
 from storage.errors import ConfigError
+from storage.validation.work import STEP_WORK
 
 # The range of each number, both ends inclusive. Those of more than 32 bits are LONG in Kafka.
 BROKER_LIMITS: Mapping[str, tuple[int, int]] = {
@@ -43,6 +44,7 @@ BROKER_LIMITS: Mapping[str, tuple[int, int]] = {
     "controller_quorum_fetch_max_bytes": (1, INT_MAX),
     "fetch_max_bytes": (1, INT_MAX),
     "max_parked_requests": (1, INT_MAX),
+    "max_append_work": (0, INT_MAX),
     "max_fetch_wait_ms": (1, INT_MAX),
     "log_open_handles_max": (0, INT_MAX),
 }
@@ -110,6 +112,9 @@ class BrokerConfig:
     fetch_max_bytes: int = 55 << 20
     # How many requests may wait: produce requests, fetches of consumers and fetches of followers each.
     max_parked_requests: int = 100_000
+    # The work on produced sets that one step does, about that of so many records; sets beyond it are checked in slices.
+    # Not a property of Kafka.
+    max_append_work: int = STEP_WORK
     # The longest that a fetch waits, whatever it asks for.
     max_fetch_wait_ms: int = 30_000
     # How many handles of segments stay open while they are not used; 0: half of the descriptors that the process may

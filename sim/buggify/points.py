@@ -165,6 +165,7 @@ _SETTINGS = _of(
     ("tiny-metadata-fetches", 50, "a life of a broker fetches metadata batch by batch"),
     ("few-places", 50, "a life of a node takes up to three calls at a time on each stream"),
     ("few-waiting", 50, "a life of a broker lets four requests of a kind wait, and refuses more"),
+    ("little-work", 50, "a life of a broker checks what producers send in slices only"),
     ("quick-heartbeats", 50, "a life of a broker sends heartbeats four times as often"),
     ("restless-tasks", 50, "retention and the expiry of producers run at once, and each 50 ms"),
     ("restless-cleaner", 50, "the cleaner looks for work each 20 ms, with buffers for a few keys"),

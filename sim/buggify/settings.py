@@ -28,6 +28,7 @@ _BROKER: Mapping[str, Settings] = {
     "tiny-metadata-fetches": {"controller_quorum_fetch_max_bytes": 1},
     # Fewer would not hold the fetches of all followers, which then ask without rest.
     "few-waiting": {"max_parked_requests": 4},
+    "little-work": {"max_append_work": 0},
     "restless-tasks": {
         "log_initial_task_delay_ms": 0,
         "log_retention_check_interval_ms": _OFTEN_MS,

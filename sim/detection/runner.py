@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Protocol, final
 
-from sim.cpu_limit import MOST_CPU_S
+from sim.cpu_limit import MOST_CPU_S, Hung
 from sim.detection.search import Probe, Row, Search
 from sim.seeds import ERROR, SeedProcess, error_text
 from sim.swarm.job import SwarmJob
@@ -98,7 +98,7 @@ class ProbeWork:
         _limit_cpu(self.limit_s + self.cpu_s())
         try:
             row = self.job.run(seed)
-        except Exception as error:
+        except (Exception, Hung) as error:
             row = {ERROR: error_text(error)}
         return row | {"cpu_s": self.cpu_s()}
 

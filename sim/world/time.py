@@ -11,7 +11,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
-from typing import Any, TypeVar, final
+from typing import Any, ClassVar, TypeVar, final
 
 from simpy import Environment
 from simpy.events import NORMAL, Event, EventPriority
@@ -50,13 +50,18 @@ class World(Environment):
     """Virtual time in microseconds: `after` schedules, `run_to` runs. `events` counts the events that have run.
 
     `now_us` is the present time, which only `run_to` changes. What `after` schedules is no event of SimPy's, which
-    would cost more than a short action; events of SimPy's run among them.
+    would cost more than a short action; events of SimPy's run among them. `is_running` while `run_to` runs them.
     """
+
+    # The world that was made last in this process: whoever watches over the process looks whether it goes on.
+    latest: ClassVar[World | None] = None
 
     def __init__(self, draws: Draws) -> None:
         super().__init__(initial_time=0)
         self.draws = draws
         self.events = self.now_us = 0
+        self.is_running = False
+        World.latest = self
         self._serial = 0
         self._tie_seed = draws.bits("ties")
         self._entries: list[Entry] = []
@@ -104,6 +109,7 @@ class World(Environment):
         entries = self._entries
         seconds = 1 + (end_us - self.now_us) // 1_000_000
         most_events = self.events + seconds * self.most_a_second
+        self.is_running = True
         while entries and entries[0][0] < end_us:
             self.now_us, _, _, action, argument = heappop(entries)
             action(argument)
@@ -115,6 +121,7 @@ class World(Environment):
                 break
         else:
             self.now_us = end_us
+        self.is_running = False
         assert self.now_us <= end_us, (self.now_us, end_us)
 
 

@@ -9,6 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,10 +20,15 @@ from click.testing import CliRunner, Result
 from cluster.core.events import Event
 from sim import seeds as seeds_module
 from sim.commands import sim
+from sim.cpu_limit import Hung, cpu_limit
+from sim.detection import runner
+from sim.detection.runner import ProbeWork
+from sim.detection.search import what_broke
 from sim.seed_range import Seeds
 from sim.seeds import Job, run_seeds
 from sim.seeds_output import Tally
-from sim.world.time import ORIGIN_MS
+from sim.world.time import ORIGIN_MS, Actor, World
+from storage.draws import Draws
 from tests.sim.hosts.fake_cores import Echo, Site, timer
 from tests.sim.runs.test_run import SMALL
 
@@ -154,6 +160,35 @@ def test_a_step_without_an_end_is_an_error_with_its_replay_and_the_others_go_on(
     assert [result.verdict for result in found] == ["held", "error", "held"]
     assert found[1].reason == "hung: no end after 0.1 s of processor time, in test_seeds.py, step"
     assert found[1].replay == "replay 1"
+
+
+def test_an_event_without_an_end_is_noticed_long_before_the_run_has_used_its_time() -> None:
+    with pytest.raises(Hung, match=r"hung: no end of one event after 0.05 s"), cpu_limit(100, 0.05):
+        Spins().run(1)
+
+
+def test_events_may_take_long_together_and_what_follows_them_too() -> None:
+    def busy(seconds: float) -> None:
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            pass
+
+    world = World(Draws(1))
+    for each in range(10):
+        world.after(Actor(world.draws, "a"), each, busy, 0.02)
+    with cpu_limit(100, 0.1):
+        world.run_to(1_000)
+        busy(0.2)
+    assert world.events == 10
+
+
+def test_a_probe_whose_step_has_no_end_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The operating system's limit would stay for the process of the tests.
+    monkeypatch.setattr(runner, "_limit_cpu", lambda limit_s: None)
+    probe = ProbeWork(job=Spins(), limit_s=100, cpu_s=lambda: 1.5)  # type: ignore[arg-type]
+    with cpu_limit(100, 0.05):
+        row = probe.run(1)
+    assert what_broke(row) == "Hung" and row["cpu_s"] == 1.5
 
 
 @pytest.mark.parametrize(

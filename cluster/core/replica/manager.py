@@ -20,7 +20,6 @@ from cluster.core.replica.produce import ProduceHandler
 from cluster.core.replica.roles import Roles
 from cluster.core.replica.truncation import InFetchTruncation, Truncations
 from storage.disk.filesystem import dirname
-from storage.validation.work import STEP_WORK
 
 # The most rounds of callbacks in one step; each round calls what the one before it has appended.
 MAX_SETTLING_ROUNDS = 1_000
@@ -61,7 +60,7 @@ class ReplicaManager:
 
     def settle(self, now_ms: int) -> None:
         """Ends a step: ends the appends and fetches that its changes have made ready, then sends fetches."""
-        self.appends.work.left = STEP_WORK
+        self.appends.renew_work()
         for _ in range(MAX_SETTLING_ROUNDS):
             if self.appends.done:
                 self.appends.call_back(now_ms)

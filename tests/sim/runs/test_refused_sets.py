@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.core.replica import manager
 from cluster.core.replica.sliced_appends import SlicedAppends
 from sim.bugs import install
 from sim.run import Run, RunResult, Verdict
@@ -15,7 +14,8 @@ scenario: refused-sets
 duration: 5s
 cluster:
   jobs: {validate: 30ms}
-  settings: {broker.session.timeout.ms: 1000, broker.heartbeat.interval.ms: 200}
+  # Every set is checked in slices then.
+  settings: {max.append.work: 0, broker.session.timeout.ms: 1000, broker.heartbeat.interval.ms: 200}
 topics:
   t: {partitions: 1, replicas: 2, config: {min.insync.replicas: 1}}
 producers:
@@ -57,8 +57,6 @@ def hand_over(patch: pytest.MonkeyPatch) -> tuple[RunResult, int]:
         finally:
             sliced._begin = begin
 
-    # Every set is checked in slices then.
-    patch.setattr(manager, "STEP_WORK", 0)
     patch.setattr(SlicedAppends, "_go_on", counted)
     return Run(parse_scenario(SCENARIO), SEED).go("refused-sets"), most
 
