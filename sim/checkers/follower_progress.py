@@ -46,6 +46,8 @@ class LeaderState(NamedTuple):
     lag_time_max_ms: int
     # The broker epochs of the active followers that are neither committed members nor joiners.
     active: Mapping[int, int]
+    # Where the leader epoch begins in the leader's log; -1 if the log does not say it.
+    epoch_start_offset: int = -1
 
 
 class CountedFetch(NamedTuple):
@@ -160,13 +162,15 @@ class FollowerProgress:
     caught up before another fetch. A step that lets the high watermark rise, as the election of one who waits for
     nobody does, lets it rise as far as the members and those about to join allow (HWM-1, HWM-5). Nothing is appended
     for all in-sync replicas where these are too few to commit it (PRO-2). A proposal names each follower in the life
-    whose fetch has counted last, whatever the metadata says of it since (ISR-4, KIP-903).
+    whose fetch has counted last, whatever the metadata says of it since (ISR-4, KIP-903). Who joins has reached the
+    start of the leader epoch and the high watermark (ISR-3, KAFKA-7128).
     """
 
     name = "follower-progress"
     due_name = "high-watermark-due"
     enough_name = "enough-to-append"
     lives_name = "proposed-lives"
+    joiners_name = "proposed-joiners"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
@@ -199,6 +203,7 @@ class FollowerProgress:
         self._judge_lives(key, account, state, step)
         may_rise = self._follow(account, state, step)
         self._compare(key, account, state)
+        self._judge_joiners(key, account.state, state, step)
         if may_rise or step.has_appended:
             is_known = not (step.is_long and state.is_flush_promised)
             own_end = state.own_end_offset if is_known else account.state.own_end_offset
@@ -282,6 +287,19 @@ class FollowerProgress:
                     f"names broker {broker} in life {named} to the controller; it has fetched in {lives[-1]}"
                 )
                 self._report(self.lives_name, key, state, what)
+
+    def _judge_joiners(
+        self, key: tuple[int, int, str], before: LeaderState, state: LeaderState, step: StepSeen
+    ) -> None:
+        """Judges where those are whom the leader has begun to propose, by the furthest that it can know."""
+        due = max(state.epoch_start_offset, before.high_watermark)
+        for broker in sorted(state.joiners - before.joiners):
+            known = state.followers.get(broker)
+            ends = [fetch.fetch_offset for fetch in step.fetches if fetch.broker == broker]
+            ends += [] if known is None else [known.log_end_offset]
+            if ends and max(ends) < due:
+                what = f"lets broker {broker} join, which has fetched up to {max(ends)}; it has to reach {due}"
+                self._report(self.joiners_name, key, state, what)
 
     def _report(self, name: str, key: tuple[int, int, str], state: LeaderState, what: str) -> None:
         self._jury.report(name, f"{key[2]}: leader {key[0]} of epoch {state.leader_epoch} {what}")

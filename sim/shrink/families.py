@@ -33,6 +33,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
         {
             "elections", "isr-members", "partition-changes", "one-leader", "roles", "epochs-rise", "fencing",
             "one-proposal", "proposal-outcomes", "follower-progress", "high-watermark-due", "proposed-lives",
+            "proposed-joiners",
         }
     ),
     # Something that should have happened by now.

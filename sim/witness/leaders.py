@@ -217,4 +217,11 @@ def _state(replica: Replica, leader: Leader, image: MetadataImage) -> LeaderStat
         log.config.min_insync_replicas,
         leader.lag_time_max_ms,
         active,
+        _epoch_start(replica),
     )
+
+
+def _epoch_start(replica: Replica) -> int:
+    """Returns where the log says that the replica's leader epoch begins; -1 if it does not say it."""
+    epochs = replica.log.epochs
+    return epochs.last_start if epochs.last_epoch == replica.leader_epoch else -1

@@ -51,6 +51,17 @@ def without_3(progress: Progress) -> LeaderState:
 
 
 LEFT = AT_4._replace(caught_up_ms=NEVER_MS)
+
+
+def joins_at(end: int, epoch_start: int) -> Story:
+    """Return a story in which broker 3, which the controller has removed, fetches from `end` and is to join."""
+    outside = without_3(LEFT)._replace(epoch_start_offset=epoch_start, log_end_offset=9, own_end_offset=9)
+    # At its fetch before, at 10 ms, the log ended at 4.
+    fetched = Progress(end, 10 if end >= 4 else NEVER_MS, 7)
+    joining = outside._replace(followers={2: AT_4, 3: fetched}, joiners=frozenset([3]))
+    return [BEGUN, BOTH_FETCHED, (outside, StepSeen(20)), (joining, StepSeen(30, [CountedFetch(3, end, 7)]))]
+
+
 PROPOSED = BOTH_AT_4._replace(leavers=frozenset([3]))
 # The log is longer, and 3 asks to join.
 JOINING = without_3(LEFT)._replace(joiners=frozenset([3]))
@@ -145,6 +156,8 @@ PASSES: dict[str, Story] = {
     "another leader epoch knows nothing": [
         BEGUN, BOTH_FETCHED, (NEXT_EPOCH, StepSeen(30, is_new=True)),
     ],
+    "who joins has reached the start of the leader epoch": joins_at(6, epoch_start=6),
+    "or as much as its leader has committed, where its log names no start": joins_at(4, epoch_start=-1),
     "who is not in sync has never been caught up": [(TWO_BEGIN, StepSeen(30, is_new=True))],
 }  # fmt: skip
 
@@ -180,6 +193,10 @@ FAILS: dict[str, tuple[str, Story]] = {
     "a proposal names a later life than the one that has fetched": (
         "proposed-lives", [BEGUN, BOTH_FETCHED, (PROPOSED, StepSeen(15, named_lives={2: 9}))],
     ),
+    "isr3 who joins has reached the high watermark and not the start of the leader epoch": (
+        "proposed-joiners", joins_at(5, epoch_start=6),
+    ),
+    "isr3 who joins has not reached the high watermark": ("proposed-joiners", joins_at(3, epoch_start=0)),
     "a leader epoch begins with what was known before": (
         "follower-progress",
         [BEGUN, BOTH_FETCHED, (BOTH_AT_4._replace(leader_epoch=4), StepSeen(30, is_new=True))],

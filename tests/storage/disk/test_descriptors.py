@@ -12,6 +12,8 @@ import pytest
 from storage.disk.filesystem import OpenMode
 from storage.disk.machine_limits import named_error
 from storage.disk.os_filesystem import OsFileSystem
+from storage.errors import StorageError
+from storage.segment.file_records import MAX_FILE_BYTES, FileRecords
 
 DESCRIPTORS = "/dev/fd"
 
@@ -37,6 +39,18 @@ def test_what_is_no_regular_file_is_closed_again(tmp_path: Path, kind: str) -> N
         with pytest.raises(OSError) as raised:
             OsFileSystem().open(str(path), OpenMode.READ)
         assert raised.value.errno == (errno.EINVAL if kind == "fifo" else errno.EISDIR)
+
+    assert left_open(open_it) == 0
+
+
+def test_fr1_a_log_that_is_too_large_is_closed_again(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}.log"
+    with path.open("wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+
+    def open_it() -> None:
+        with pytest.raises(StorageError, match="more than a segment may have"):
+            FileRecords(OsFileSystem(), str(path), file_already_exists=True)
 
     assert left_open(open_it) == 0
 

@@ -12,6 +12,7 @@ from storage.batch.legacy.builder import build_message_set
 from storage.cleaner.rebuild import empty_batch
 from storage.index import offset_index, time_index
 from storage.inspection.dump.dump import DumpOptions, DumpStatus
+from storage.inspection.dump.entries import ABORTED_ENTRY
 from tests.storage.inspection.dumps import dumped
 
 SANITY = DumpOptions(index_sanity_check=True)
@@ -51,6 +52,21 @@ def test_the_sanity_check_refuses_what_kafka_refuses(
         assert (told.status, told.lines[1:]) == (DumpStatus.SOUND, [f"{index} passed sanity check."])
     else:
         assert (told.status, told.errors) == (DumpStatus.DAMAGED, [f"error: {index}: {error}"])
+
+
+@pytest.mark.parametrize(("version", "is_known"), [(0, True), (0x00FF, True), (0x0100, False), (-1, True)])
+def test_of_the_version_of_an_aborted_transaction_kafka_reads_the_first_byte(
+    tmp_path: Path, version: int, *, is_known: bool
+) -> None:
+    index = tmp_path / f"{0:020d}.txnindex"
+    index.write_bytes(ABORTED_ENTRY.pack(version, 7, 0, 4, 5))
+    told = dumped(index)
+    if is_known:
+        shown = f"version: {version >> 8} producerId: 7 firstOffset: 0 lastOffset: 4 lastStableOffset: 5"
+        assert (told.status, told.lines[1:]) == (DumpStatus.SOUND, [shown])
+    else:
+        unknown = [f"error: {index}: at byte 0: version 256 is unknown"]
+        assert (told.status, told.errors) == (DumpStatus.DAMAGED, unknown)
 
 
 def headers_alone() -> bytes:
