@@ -40,9 +40,9 @@ _DELETABLE_PERCENT = 40
 _BUGGIFIED_PERCENT = 50
 _POINT_PERCENT = 25
 _STRAY_PERCENT = 70
-# So are those that nothing else brings about: refused proposals, nodes whose limits of calls are reached, and sets that
-# wait for their checks.
-_OFTEN_PERCENTS = {"proposal-of-an-earlier-life": 60, "few-places": 50, "little-work": 50}
+# So are those that nothing else brings about: refused proposals, nodes whose limits of calls are reached, frames in
+# pieces, and sets that wait for their checks.
+_OFTEN_PERCENTS = {"proposal-of-an-earlier-life": 60, "few-places": 50, "frames-in-pieces": 40, "little-work": 50}
 
 
 @final

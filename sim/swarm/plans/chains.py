@@ -184,8 +184,8 @@ def _changed_behind(ground: Ground, choices: Choices) -> list[Part]:
     topic = partition.rpartition("/")[0]
     lasting_ms = choices.pick((1_000, 2_500), "for")
     smaller, *others = changes_of(ground, topic)
-    # In half of the seeds what the follower is behind by does not fit into a segment any more.
-    change = smaller if choices.chance(50, "smaller") else choices.pick(others, "change")
+    # In most of the seeds what the follower is behind by does not fit into a segment any more.
+    change = smaller if choices.chance(70, "smaller") else choices.pick(others, "change")
     return [
         {"pick": f"leader({partition})", "as": "L"},
         {"cut": f"follower({partition}) <-> L", "for": f"{lasting_ms}ms"},
