@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch
+from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch, iterate_batches
 from storage.batch.format import HEADER_SIZE
 from storage.batch.legacy.builder import build_message, build_message_set
 from storage.batch.record import encode_record
@@ -321,6 +321,29 @@ def test_lv8_slices_convert_large_messages_piece_by_piece(
         target_codec=target, timestamp_type=timestamp_type, max_message_bytes=1 << 20, is_compacted=True
     )
     assert in_slices(data, rules) == at_once(data, rules)
+
+
+@pytest.mark.parametrize("timestamp_type", [TimestampType.CREATE, TimestampType.LOG_APPEND])
+@pytest.mark.parametrize("codec", CODECS[1:4])
+def test_lv8_large_messages_of_a_wrapper_that_states_log_append_time_have_its_time(
+    codec: Compression, timestamp_type: TimestampType
+) -> None:
+    values = [b"a", bytes(range(256)) * 300, b"c"]
+    messages = build_message_set(
+        [Record(index, NOW_MS + index, b"k", value) for index, value in enumerate(values)], magic=1
+    )
+    # Bit 3 states the log append time.
+    stated = build_message(
+        2, magic=1, timestamp=NOW_MS + 77, key=None, value=compress(codec, messages), attributes=codec | 8
+    )
+    rules = ValidationRules(target_codec=None, timestamp_type=timestamp_type, max_message_bytes=1 << 20)
+    result = in_slices(stated, rules)
+    assert result == at_once(stated, rules)
+    if timestamp_type is TimestampType.CREATE:
+        assert isinstance(result, tuple)
+        assert [each.timestamp for batch in iterate_batches(result[0]) for each in batch.records()] == [
+            NOW_MS + 77
+        ] * 3
 
 
 @pytest.mark.parametrize("at", [16, 17, 30, 40_000, -1])
