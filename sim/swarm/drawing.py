@@ -43,6 +43,9 @@ _STRAY_PERCENT = 70
 # So are those that nothing else brings about: refused proposals, nodes whose limits of calls are reached, frames in
 # pieces, and sets that wait for their checks.
 _OFTEN_PERCENTS = {"proposal-of-an-earlier-life": 60, "few-places": 50, "frames-in-pieces": 40, "little-work": 50}
+# A worker that flushes each append and makes its checks too may be slower than such clients wait: nothing would come of
+# any send, however long the cluster is healed.
+_TOO_SLOW_WITH = {"little-work": ("flushes-each", "short-patience")}
 
 
 @final
@@ -129,7 +132,8 @@ def _buggify(choices: Choices, is_on: bool | None) -> Part:
         name: _STRAY_PERCENT if point.port == "strays" else _OFTEN_PERCENTS.get(name, _POINT_PERCENT)
         for name, point in POINTS.items()
     }
-    points = [name for name, percent in percents.items() if choices.chance(percent, name)]
+    drawn = [name for name, percent in percents.items() if choices.chance(percent, name)]
+    points = [name for name in drawn if not any(each in drawn for each in _TOO_SLOW_WITH.get(name, ()))]
     return {"buggify": {"points": points}} if points else {}
 
 
