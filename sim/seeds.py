@@ -202,7 +202,7 @@ def error_text(error: Exception | Hung) -> str:
     return " ".join(f"{type(error).__name__}: {error} ({_place(error)})".split())
 
 
-def _place(error: Exception) -> str:
+def _place(error: Exception | Hung) -> str:
     """Returns the file and the function that raised the error; a line would differ between versions."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"in {Path(frame.filename).name}, {frame.name}"

@@ -253,7 +253,8 @@ class Watch:
         acts_since_us = shell.acts_since_us if isinstance(shell, Node) else None
         if acts_since_us is not None:
             waited_us = shell.world.now_us - max(exchange.asked_us, acts_since_us)
-            self._unanswered.on_left(shell.name, exchange.body, waited_us)
+            is_held_up = isinstance(shell.core, Broker) and shell.core.waits_for_checks
+            self._unanswered.on_left(shell.name, exchange.body, waited_us, is_held_up=is_held_up)
             if isinstance(exchange.body, InitProducerIdRequest):
                 self._unanswered.on_id_left(shell.name, shell.world.now_us, waited_us)
 

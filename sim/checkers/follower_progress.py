@@ -298,7 +298,9 @@ class FollowerProgress:
             ends = [fetch.fetch_offset for fetch in step.fetches if fetch.broker == broker]
             ends += [] if known is None else [known.log_end_offset]
             if ends and max(ends) < due:
-                what = f"lets broker {broker} join, which has fetched up to {max(ends)}; it has to reach {due}"
+                what = (
+                    f"lets broker {broker} join, which has fetched up to {max(ends)}; it has to reach {due}"
+                )
                 self._report(self.joiners_name, key, state, what)
 
     def _report(self, name: str, key: tuple[int, int, str], state: LeaderState, what: str) -> None:

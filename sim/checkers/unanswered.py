@@ -56,8 +56,14 @@ class UnansweredCalls:
             what = f"has not answered InitProducerIdRequest in {waited_us // 1_000} ms"
             self._jury.report(self.name, f"{node} {what}, and asks nobody for ids")
 
-    def on_left(self, node: str, body: RequestBody, waited_us: int) -> None:
-        """Receives a request without an answer, and how long the node has had it and could act."""
+    def on_left(self, node: str, body: RequestBody, waited_us: int, *, is_held_up: bool = False) -> None:
+        """Receives a request without an answer, and how long the node has had it and could act.
+
+        `is_held_up` says whether produced sets wait for checks there: no time-out holds for these, as in Kafka, where
+        a handler is busy with them.
+        """
+        if is_held_up and isinstance(body, ProduceRequest):
+            return
         allowed_ms = self._forward_ms if isinstance(body, FORWARDED) else allowed_wait_ms(body)
         if allowed_ms is not None and waited_us > allowed_ms * 1_000 + SLACK_US:
             what = f"has not answered {type(body).__name__} in {waited_us // 1_000} ms"

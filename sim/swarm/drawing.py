@@ -42,7 +42,12 @@ _POINT_PERCENT = 25
 _STRAY_PERCENT = 70
 # So are those that nothing else brings about: refused proposals, nodes whose limits of calls are reached, frames in
 # pieces, and sets that wait for their checks.
-_OFTEN_PERCENTS = {"proposal-of-an-earlier-life": 60, "few-places": 50, "frames-in-pieces": 40, "little-work": 50}
+_OFTEN_PERCENTS = {
+    "proposal-of-an-earlier-life": 60,
+    "few-places": 50,
+    "frames-in-pieces": 40,
+    "little-work": 50,
+}
 # A worker that flushes each append and makes its checks too may be slower than such clients wait: nothing would come of
 # any send, however long the cluster is healed.
 _TOO_SLOW_WITH = {"little-work": ("flushes-each", "short-patience")}

@@ -115,6 +115,11 @@ class Broker:
             return []
         return [(each.appended.topic_partition, each) for each in self.manager.appends.waiting()]
 
+    @property
+    def waits_for_checks(self) -> bool:
+        """Whether any produced set waits for its checks, which are jobs; for checkers."""
+        return not self._ending.is_over and self.manager.appends.waits_for_checks
+
     def waiting_fetches(self, topic_partition: TopicPartition) -> list[LogView]:
         """Returns the topic id and leader epoch that the replica had when each fetch of it that waits was parked."""
         if self._ending.is_over:

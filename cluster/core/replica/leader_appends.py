@@ -402,6 +402,11 @@ class LeaderAppends:
         if parked is not None:
             self._purgatory.take(parked)
 
+    @property
+    def waits_for_checks(self) -> bool:
+        """Whether any set waits for its checks, or behind one that does."""
+        return bool(self._sliced.queues)
+
     def waiting(self) -> list[WaitingAppend]:
         """Returns the appends that wait, in order of arrival."""
         return self._purgatory.operations()

@@ -55,6 +55,15 @@ def test_what_waits_for_another_node_is_not_judged() -> None:
     assert broken(PROPOSAL, 60_000_000) == []
 
 
+@pytest.mark.parametrize(("body", "is_judged"), [(PRODUCE, False), (FETCH, True)])
+def test_records_that_wait_for_the_checks_of_those_before_them_are_not_judged(
+    body: RequestBody, *, is_judged: bool
+) -> None:
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    UnansweredCalls(jury).on_left("broker-1", body, 60_000_000, is_held_up=True)
+    assert bool(jury.violations) is is_judged
+
+
 def without_id(*, is_told: bool, waited_us: int) -> int:
     """Return how many violations there are when a client leaves that wanted an id."""
     jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)

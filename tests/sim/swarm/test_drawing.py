@@ -167,7 +167,9 @@ def test_a_chain_strikes_so_early_that_it_comes_to_its_end() -> None:
 def test_checks_in_slices_are_not_drawn_with_what_leaves_no_time_for_them() -> None:
     drawn = [set(each.scenario.buggify.points) for each in seeds(60)]
     assert sum("little-work" in points for points in drawn) > 5
-    assert not any("little-work" in points and points & {"flushes-each", "short-patience"} for points in drawn)
+    assert not any(
+        "little-work" in points and points & {"flushes-each", "short-patience"} for points in drawn
+    )
 
 
 def _first_ms(drawn: Drawn) -> int:
