@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from sim.disk import SimDisk
+from storage.directory import manager
 from storage.directory.manager import LogManager
 from storage.errors import OutOfHandles
 from tests.storage.directory.directories import content, started
@@ -82,3 +83,18 @@ def test_ll4_many_deletions_write_no_checkpoint() -> None:
     assert calls and not [call for call in calls if any(name in call for name in CHECKPOINTS)], calls
     logs.create("a", 3)
     assert content(disk, CHECKPOINTS[2]).count(b"\na ") == 2
+
+
+def test_the_offsets_of_very_many_deleted_logs_are_not_kept_until_the_next_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(manager, "MOST_FORGOTTEN", 3)
+    disk = new_disk()
+    logs = with_a_flushed_log(disk)
+    for topic in ("b", "c", "d"):
+        logs.create(topic, 0)
+    for topic in ("a", "b", "c"):
+        logs.delete(topic, 0)
+    assert all(b"a 0 " in content(disk, name) for name in CHECKPOINTS)
+    logs.delete("d", 0)
+    assert not any(b"a 0 " in content(disk, name) for name in CHECKPOINTS)

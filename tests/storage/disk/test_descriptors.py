@@ -76,5 +76,25 @@ def test_a_directory_that_is_listed_keeping_its_access_time_is_closed_again(tmp_
     assert left_open(lambda: file_system.list(str(tmp_path))) == 0
 
 
+@pytest.mark.parametrize("keeps_access_times", [False, True])
+@pytest.mark.parametrize("mode", [OpenMode.READ, OpenMode.WRITE, OpenMode.CREATE])
+def test_only_reads_that_are_to_keep_access_times_are_opened_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: OpenMode, *, keeps_access_times: bool
+) -> None:
+    path = tmp_path / "a"
+    path.touch()
+    flags: list[int] = []
+    opened = os.open
+
+    def noted(path: str, how: int, *rest: int) -> int:
+        flags.append(how)
+        return opened(path, how, *rest)
+
+    monkeypatch.setattr(os, "open", noted)
+    OsFileSystem(keeps_access_times=keeps_access_times).open(str(path), mode).close()
+    is_unnoticed = keeps_access_times and mode is OpenMode.READ
+    assert [bool(each & os.O_NOATIME) for each in flags] == [is_unnoticed]
+
+
 def test_the_files_that_name_an_exhausted_limit_are_closed_again() -> None:
     assert left_open(lambda: named_error(OSError(errno.ENOMEM, "no memory"), "x")) == 0

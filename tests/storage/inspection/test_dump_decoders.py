@@ -103,7 +103,7 @@ def test_text_is_escaped_as_jackson_does() -> None:
     assert json_text({"a\n\x01": ['"\\', None, True]}) == '{"a\\n\\u0001":["\\"\\\\",null,true]}'
 
 
-def _control_batch(control_type: ControlType, value: bytes) -> bytes:
+def _control_batch(control_type: int, value: bytes) -> bytes:
     key = b"\0\0" + int(control_type).to_bytes(2, "big")
     return build_batch([Record(0, 5, key, value)], is_control=True)
 
@@ -137,6 +137,15 @@ def test_a_snapshot_shows_its_control_records_unless_they_are_skipped(
     ]
     assert main(["dump", "--cluster-metadata-decoder", "--skip-record-metadata", "--files", name]) == 0
     assert capfd.readouterr().out.splitlines()[3::2] == [""] * 5
+
+
+def test_a_control_record_of_an_unknown_type_is_shown_with_its_number(
+    in_directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    name = f"{0:020d}.log"
+    (in_directory / name).write_bytes(_control_batch(9, b""))
+    assert main(["dump", "--deep-iteration", "--files", name]) == 0
+    assert capfd.readouterr().out.splitlines()[-1].endswith("headerKeys: [] controlType: UNKNOWN(9)")
 
 
 def test_a_damaged_control_record_is_one_line(in_directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
