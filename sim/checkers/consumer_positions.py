@@ -90,6 +90,8 @@ class ConsumerPositions:
 
     def _on_end(self, key: Key, offset: int) -> None:
         known, high_watermark = self._positions.get(key), self._unended.pop(key, 0)
+        if self._ends.get(key) == offset:
+            self._report(key, f"tells its user again that it has read up to the end, {offset}")
         self._ends[key] = offset
         if (known is not None and offset != known.offset) or offset < high_watermark:
             self._report(

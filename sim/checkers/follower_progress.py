@@ -48,6 +48,8 @@ class LeaderState(NamedTuple):
     active: Mapping[int, int]
     # Where the leader epoch begins in the leader's log; -1 if the log does not say it.
     epoch_start_offset: int = -1
+    # The joiners that are not active by the metadata at the end of the step.
+    inactive_joiners: frozenset[int] = frozenset()
 
 
 class CountedFetch(NamedTuple):
@@ -163,7 +165,7 @@ class FollowerProgress:
     nobody does, lets it rise as far as the members and those about to join allow (HWM-1, HWM-5). Nothing is appended
     for all in-sync replicas where these are too few to commit it (PRO-2). A proposal names each follower in the life
     whose fetch has counted last, whatever the metadata says of it since (ISR-4, KIP-903). Who joins has reached the
-    start of the leader epoch and the high watermark (ISR-3, KAFKA-7128).
+    start of the leader epoch and the high watermark (ISR-3, KAFKA-7128), and is active (KIP-841).
     """
 
     name = "follower-progress"
@@ -301,6 +303,14 @@ class FollowerProgress:
                 what = (
                     f"lets broker {broker} join, which has fetched up to {max(ends)}; it has to reach {due}"
                 )
+                self._report(self.joiners_name, key, state, what)
+            # Metadata of the same step may have come before the proposal or after it.
+            if (
+                broker in state.inactive_joiners
+                and broker not in before.active
+                and broker in before.followers
+            ):
+                what = f"lets broker {broker} join, which is not active"
                 self._report(self.joiners_name, key, state, what)
 
     def _report(self, name: str, key: tuple[int, int, str], state: LeaderState, what: str) -> None:

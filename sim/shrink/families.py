@@ -31,8 +31,8 @@ FAMILIES: tuple[frozenset[str], ...] = (
     # Decisions of the controller, and who obeys them.
     frozenset(
         {
-            "elections", "isr-members", "partition-changes", "one-leader", "roles", "epochs-rise", "fencing",
-            "one-proposal", "proposal-outcomes", "follower-progress", "high-watermark-due", "proposed-lives",
+            "elections", "isr-members", "partition-changes", "refused-members", "one-leader", "roles", "epochs-rise",
+            "fencing", "one-proposal", "proposal-outcomes", "follower-progress", "high-watermark-due", "proposed-lives",
             "proposed-joiners",
         }
     ),

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple, final
 
+from cluster.core.effects import Reply
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Request
 from cluster.core.messages import (
@@ -52,6 +53,7 @@ from storage.topics import METADATA_TOPIC
 _OfBroker = (AllocateProducerIdsRequest, AlterPartitionRequest, BrokerHeartbeatRequest, FetchMetadataRequest)
 COMMITTED = "committed-metadata"
 BROKER_LIVES = "broker-lives"
+INELIGIBLE = "refused-members"
 # Is called with (topic, topic id) of a new topic, or with (topic, None) of a deleted one.
 OnTopic = Callable[[str, str | None], None]
 
@@ -181,6 +183,8 @@ class ControllerLog:
         end = image.next_offset if self._decided_end is None else self._decided_end
         self._decided_end = image.next_offset
         event = events[0]
+        if type(event) is Request and isinstance(event.body, AlterPartitionRequest) and len(events) == 1:
+            self._judge_ineligible(event.call, event.body, effects, image)
         if type(event) is not Request or not isinstance(event.body, BrokerHeartbeatRequest):
             return
         if is_signed(event.body, image) and not is_refused(event.call, effects):
@@ -196,6 +200,29 @@ class ControllerLog:
             heard = self._heard.popleft()
             known = self._offline.get(heard.broker, {})
             self._offline[heard.broker] = {each: known.get(each, heard.at_us) for each in heard.offline}
+
+    def _judge_ineligible(
+        self, call: int, asked: AlterPartitionRequest, effects: Sequence[object], image: MetadataImage
+    ) -> None:
+        """Judge a refusal for a member that may not be in sync: one is not active, in another life or cannot read."""
+        replies = [effect.body for effect in effects if type(effect) is Reply and effect.call == call]
+        if not any(
+            isinstance(body, AlterPartitionResponse) and body.error is ErrorCode.INELIGIBLE_REPLICA
+            for body in replies
+        ):
+            return
+        partition = str(asked.topic_partition)
+        members = {each.broker_id: each.broker_epoch for each in asked.new_isr}
+        may_not_read = {
+            *self.unreadable(partition),
+            *[heard.broker for heard in self._heard if heard.offline],
+        }
+        are_fit = all(
+            image.is_active(each) and image.broker_epoch(each) == epoch for each, epoch in members.items()
+        )
+        if are_fit and not may_not_read & members.keys():
+            what = f"the ISR {list(members)} was refused as ineligible; all are active, and can read it"
+            self._jury.report(INELIGIBLE, f"{partition}: {what}")
 
     def unreadable(self, partition: str) -> dict[int, int]:
         """Returns the brokers that have said that they cannot read the partition that exists now, and since when."""

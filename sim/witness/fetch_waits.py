@@ -46,7 +46,9 @@ class FetchWaitWitness:
         self, node: str, core: Broker, call: int, request: FetchRequest, effects: Sequence[object]
     ) -> None:
         fetches = core.manager.fetches
-        if len(fetches.parked_beside(request)) >= core.config.max_parked_requests:
+        most = core.config.max_parked_requests
+        # What the core counts, and what really waits.
+        if len(fetches.parked_beside(request)) >= most and _waiting_beside(core, request) >= most:
             return
         for effect in effects:
             if type(effect) is Reply and effect.call == call and isinstance(effect.body, FetchResponse):
@@ -74,3 +76,11 @@ def _waiting(core: Broker, topic_partition: TopicPartition, view: tuple[str, int
         for asked, parked_view in zip(parked.request.partitions, parked.views, strict=True):
             if asked.topic_partition == topic_partition and parked_view == view:
                 yield parked.request
+
+
+def _waiting_beside(core: Broker, request: FetchRequest) -> int:
+    """Returns how many fetches of followers wait, or of consumers, whichever the request is of."""
+    is_follower = request.replica_id >= 0
+    return sum(
+        (each.request.replica_id >= 0) is is_follower for each in core.manager.fetches.purgatory.operations()
+    )

@@ -218,6 +218,7 @@ def _state(replica: Replica, leader: Leader, image: MetadataImage) -> LeaderStat
         leader.lag_time_max_ms,
         active,
         _epoch_start(replica),
+        frozenset([number for number in joiners if not image.is_active(number)]) if joiners else _NOBODY,
     )
 
 

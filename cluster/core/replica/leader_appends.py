@@ -204,6 +204,10 @@ class LeaderAppends:
                 (partial(self._sliced.tell, append), self._failed(append.topic_partition, append.failure))
             )
             return True
+        if append.is_late(now_ms):
+            late = ClusterError(ErrorCode.REQUEST_TIMED_OUT, "its time was over before it could be checked")
+            self._refuse(append.topic_partition, late, partial(self._sliced.tell, append))
+            return True
         timeout_ms = append.deadline_ms - now_ms
         # What is only refused is no work: it would wait for checks that never begin.
         if append.validation is None and self._led(append.topic_partition) is not None:

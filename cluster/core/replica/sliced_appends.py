@@ -1,7 +1,8 @@
 """Appends whose checks take longer than a step may: the checks run as jobs, a slice each, and the append follows them.
 
 A batch of two kilobytes may unpack to millions of records. While one is checked, all that comes for its partition waits
-behind it, so that batches are appended in the order in which they came (PRO-6); other partitions go on.
+behind it, so that batches are appended in the order in which they came (PRO-6); other partitions go on. What has waited
+longer than its sender allows is refused: checks for senders that have left would only make all others late too.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ class SlicedAppend:
         # Its checks, once they have begun, and what they have raised.
         self.validation: SlicedValidation | None = None
         self.failure: StorageError | None = None
+
+    def is_late(self, now_ms: int) -> bool:
+        """Whether its time was over before its checks began: its sender has left, or soon will."""
+        return self.validation is None and now_ms > self.deadline_ms
 
     def advance(self) -> None:
         """Does the next slice of the checks; a set that is refused is no failure of the job."""
@@ -143,7 +148,7 @@ class SlicedAppends:
         while self._line and len(self._turns) < MAX_AT_ONCE:
             topic_partition = self._line.popleft()
             first = self.queues[topic_partition][0]
-            first.validation = self._begin(first)
+            first.validation = None if first.is_late(now_ms) else self._begin(first)
             if first.validation is None:
                 self._end_first(now_ms, topic_partition)
             else:

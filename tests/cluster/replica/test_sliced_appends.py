@@ -52,9 +52,16 @@ class Produced:
         self.jobs: list[RunJob] = []
         self.effects: list[Effect] = []
 
-    def produce(self, records: bytes, topic_partition: TopicPartition = T0, *, acks: int = -1) -> None:
+    def produce(
+        self,
+        records: bytes,
+        topic_partition: TopicPartition = T0,
+        *,
+        acks: int = -1,
+        timeout_ms: int = 30_000,
+    ) -> None:
         asked = ProducePartition(topic_partition=topic_partition, records=records)
-        self.note(self.setup.request(ProduceRequest(acks=acks, partitions=(asked,))))
+        self.note(self.setup.request(ProduceRequest(acks=acks, timeout_ms=timeout_ms, partitions=(asked,))))
 
     def note(self, effects: list[Effect]) -> None:
         self.effects += effects
@@ -105,6 +112,32 @@ def test_pro6_what_comes_for_the_partition_waits_behind_the_batch_that_is_checke
     # Nothing waits any more: the next batch is appended in its own step.
     case.produce(batch(b"at once"))
     assert case.setup.end == 2 * COUNT + 3 and not case.jobs
+
+
+@pytest.mark.parametrize("late", [batch(b"late"), large()], ids=["small", "large"])
+def test_pro6_a_set_whose_time_is_over_before_its_checks_begin_is_refused(late: bytes) -> None:
+    case = Produced()
+    case.produce(large())
+    case.produce(batch(b"in time"), timeout_ms=6)
+    case.produce(late, timeout_ms=5)
+    case.produce(batch(b"in time, too"))
+    case.setup.now_ms += 6
+    case.run_all()
+    assert case.answers() == [
+        (ErrorCode.NONE, 0, COUNT - 1),
+        (ErrorCode.NONE, COUNT, COUNT),
+        (ErrorCode.REQUEST_TIMED_OUT, -1, -1),
+        (ErrorCode.NONE, COUNT + 1, COUNT + 1),
+    ]
+    assert case.setup.end == COUNT + 2
+
+
+def test_pro6_a_set_whose_checks_have_begun_is_appended_however_late_it_is() -> None:
+    case = Produced()
+    case.produce(large(), timeout_ms=0)
+    case.setup.now_ms += 1
+    case.run_all()
+    assert case.setup.end == COUNT
 
 
 def test_pro7_a_retry_that_comes_while_the_batch_is_checked_gets_its_offsets() -> None:

@@ -52,6 +52,11 @@ class Consumer:
         self.positions.on_told("c", EndOfPartition(topic_partition=T0, offset=offset))
         return bool(self.jury.violations)
 
+    def ends_twice(self) -> bool:
+        """Returns whether it breaks a rule that the user is told of one end again."""
+        assert not self.ends_at(7)
+        return self.ends_at(7)
+
     def look_up(self, call: int, timestamp: int, offset: int) -> None:
         request = ListOffsetsRequest(topic_partition=T0, timestamp=timestamp, current_leader_epoch=3)
         self.positions.on_sent("c", call, request)
@@ -131,3 +136,11 @@ def test_one_end_is_told_once_until_the_user_goes_elsewhere() -> None:
     assert not again.fetch(7, 2)
     consumer.positions.on_sought("c", T0, 7)
     assert not consumer.ends_at(7)
+
+
+def test_the_user_is_told_of_an_end_once_unless_the_consumer_was_moved() -> None:
+    assert Consumer(high_watermark=7).ends_twice()
+    moved = Consumer(high_watermark=7)
+    assert not moved.ends_at(7)
+    moved.positions.on_sought("c", T0, 7)
+    assert not moved.ends_at(7)

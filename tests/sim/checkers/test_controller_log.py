@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
+from cluster.core.effects import Reply
 from cluster.core.errors import ErrorCode
 from cluster.core.events import JobDone, Request
 from cluster.core.messages import (
@@ -445,3 +450,28 @@ def test_a_member_that_is_fenced_by_a_decision_must_leave_in_it() -> None:
     other = started()
     other.write(fence)
     assert other.found == ["isr-members"]
+
+
+@pytest.mark.parametrize(
+    ("life", "is_fenced", "is_offline", "is_due"),
+    [(1, False, False, False), (0, False, False, True), (1, True, False, True), (1, False, True, True)],
+    ids=["none", "an earlier life", "fenced", "cannot read"],
+)
+def test_kip903_a_member_is_refused_as_ineligible_for_a_reason(
+    life: int, *, is_fenced: bool, is_offline: bool, is_due: bool
+) -> None:
+    site, topic_partition = started(), TopicPartition("t", 0)
+    if is_offline:
+        site.takes_beat(OfflinePartition(topic_partition=topic_partition, topic_id=ID))
+    member = IsrMember(broker_id=2, broker_epoch=life)
+    asked = AlterPartitionRequest(
+        topic_partition=topic_partition, topic_id=ID, broker_id=1, broker_epoch=0, leader_epoch=0,
+        partition_epoch=0, new_isr=(member,),
+    )  # fmt: skip
+    refused = AlterPartitionResponse(topic_partition=topic_partition, error=ErrorCode.INELIGIBLE_REPLICA)
+    known = image(6)
+    present = replace(known.brokers[2], fenced=is_fenced)
+    site.log.on_step(
+        [Request(call=3, body=asked)], [Reply(call=3, body=refused)], replace(known, brokers={2: present})
+    )
+    assert site.found == ([] if is_due else ["refused-members"])

@@ -196,6 +196,13 @@ FAILS: dict[str, tuple[str, Story]] = {
     "isr3 who joins has reached the high watermark and not the start of the leader epoch": (
         "proposed-joiners", joins_at(5, epoch_start=6),
     ),
+    "kip841 who joins is not active": (
+        "proposed-joiners",
+        [*joins_at(6, epoch_start=6)[:2], *[
+            (state._replace(active={}, inactive_joiners=state.joiners), step)
+            for state, step in joins_at(6, epoch_start=6)[2:]
+        ]],
+    ),
     "isr3 who joins has not reached the high watermark": ("proposed-joiners", joins_at(3, epoch_start=0)),
     "a leader epoch begins with what was known before": (
         "follower-progress",

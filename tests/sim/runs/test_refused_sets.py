@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.core.messages import TopicPartition
 from cluster.core.replica.sliced_appends import SlicedAppends
 from sim.bugs import install
 from sim.run import Run, RunResult, Verdict
@@ -36,28 +37,23 @@ class Endless(BaseException):
 def hand_over(patch: pytest.MonkeyPatch) -> tuple[RunResult, int]:
     """Returns how the run ended, and how many sets waited when the leader gave the partition up."""
     most, begun = 0, 0
-    go_on = SlicedAppends._go_on
+    go_on, end_first = SlicedAppends._go_on, SlicedAppends._end_first
 
     def counted(sliced: SlicedAppends, now_ms: int) -> None:
         nonlocal most, begun
         begun = 0
         most = max([most, *[len(queue) for queue in sliced.queues.values()]])
-        begin = sliced._begin
+        go_on(sliced, now_ms)
 
-        def one(append: object) -> object:
-            nonlocal begun
-            begun += 1
-            if begun > MOST_BEGUN:
-                raise Endless
-            return begin(append)  # type: ignore[arg-type]
-
-        sliced._begin = one  # type: ignore[assignment]
-        try:
-            go_on(sliced, now_ms)
-        finally:
-            sliced._begin = begin
+    def counted_end(sliced: SlicedAppends, now_ms: int, topic_partition: TopicPartition) -> None:
+        nonlocal begun
+        begun += 1
+        if begun > MOST_BEGUN:
+            raise Endless
+        end_first(sliced, now_ms, topic_partition)
 
     patch.setattr(SlicedAppends, "_go_on", counted)
+    patch.setattr(SlicedAppends, "_end_first", counted_end)
     return Run(parse_scenario(SCENARIO), SEED).go("refused-sets"), most
 
 

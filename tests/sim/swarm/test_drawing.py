@@ -165,11 +165,13 @@ def test_a_chain_strikes_so_early_that_it_comes_to_its_end() -> None:
 
 
 def test_checks_in_slices_are_not_drawn_with_what_leaves_no_time_for_them() -> None:
-    drawn = [set(each.scenario.buggify.points) for each in seeds(60)]
-    assert sum("little-work" in points for points in drawn) > 5
-    assert not any(
-        "little-work" in points and points & {"flushes-each", "short-patience"} for points in drawn
-    )
+    drawn = list(seeds(60))
+    little = [each.scenario for each in drawn if "little-work" in each.scenario.buggify.points]
+    assert len(little) > 5
+    for each in little:
+        assert not {"flushes-each", "job-slow", "short-patience"} & set(each.buggify.points)
+        assert not each.cluster.jobs
+    assert any(each.scenario.cluster.jobs for each in drawn)
 
 
 def _first_ms(drawn: Drawn) -> int:
