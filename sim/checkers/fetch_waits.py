@@ -13,8 +13,8 @@ from sim.checkers.base import Jury
 class FetchWaits:
     """Judges the fetches that a broker has after a step: those that go on waiting, and those that it did not let wait.
 
-    Who is content with a byte is answered in the step that brings it: records for a follower, committed records for a
-    consumer. A broker that leaves that to the longest wait holds up each commit by as much. Who may wait is not
+    Who is content with a byte, or can never have more than one, is answered in the step that brings it: records for a
+    follower, committed records for a consumer. A broker that leaves that to the longest wait holds up each commit by as much. Who may wait is not
     answered with nothing at once: it would ask without rest.
     """
 
@@ -23,9 +23,16 @@ class FetchWaits:
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
 
-    def on_waiting(self, node: str, request: FetchRequest, asked: FetchPartition, end: int) -> None:
-        """Receives a fetch that waits after a step which has brought all up to `end` (exclusive) within its reach."""
-        if request.min_bytes <= 1 and asked.fetch_offset < end:
+    def on_waiting(
+        self, node: str, request: FetchRequest, asked: FetchPartition, end: int, most_bytes: int
+    ) -> None:
+        """Receives a fetch that waits after a step which has brought all up to `end` (exclusive) within its reach.
+
+        The node answers with `most_bytes` at most, however many are asked for.
+        """
+        of_partitions = sum([each.max_bytes for each in request.partitions])
+        least = min(request.min_bytes, request.max_bytes, of_partitions, most_bytes)
+        if least <= 1 and asked.fetch_offset < end:
             where = f"{asked.topic_partition} at {asked.fetch_offset}"
             self._jury.report(
                 self.name, f"{node} lets a {_kind(request)} wait for {where}; it may read up to {end}"

@@ -67,7 +67,8 @@ class FetchWaitWitness:
             if (request.replica_id >= 0) is is_appended:
                 for asked in request.partitions:
                     if asked.topic_partition == replica.topic_partition:
-                        self._waits.on_waiting(node, request, asked, log.log_end_offset)
+                        most_bytes = core.config.fetch_max_bytes
+                        self._waits.on_waiting(node, request, asked, log.log_end_offset, most_bytes)
 
 
 def _waiting(core: Broker, topic_partition: TopicPartition, view: tuple[str, int]) -> Iterator[FetchRequest]:

@@ -37,7 +37,24 @@ def test_pro8_who_is_content_with_a_byte_does_not_wait_beside_a_record(
     min_bytes: int, end: int, *, is_wrong: bool
 ) -> None:
     fetch = replace(FETCH, min_bytes=min_bytes)
-    assert broken(lambda waits: waits.on_waiting("broker-1", fetch, ASKED, end)) is is_wrong
+    assert broken(lambda waits: waits.on_waiting("broker-1", fetch, ASKED, end, 1_000)) is is_wrong
+
+
+@pytest.mark.parametrize(
+    ("fetch", "most_bytes", "is_wrong"),
+    [
+        (FETCH, 1_000, False),
+        (FETCH, 1, True),
+        (replace(FETCH, max_bytes=1), 1_000, True),
+        (replace(FETCH, partitions=(replace(ASKED, max_bytes=1),)), 1_000, True),
+        (replace(FETCH, partitions=(replace(ASKED, max_bytes=1), replace(ASKED, max_bytes=1))), 1_000, False),
+    ],
+)
+def test_pro8_who_can_never_have_as_much_as_it_asks_for_does_not_wait_for_it(
+    fetch: FetchRequest, most_bytes: int, *, is_wrong: bool
+) -> None:
+    fetch = replace(fetch, min_bytes=500)
+    assert broken(lambda waits: waits.on_waiting("broker-1", fetch, ASKED, 6, most_bytes)) is is_wrong
 
 
 @pytest.mark.parametrize("replica_id", [2, -1])
