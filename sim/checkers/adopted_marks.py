@@ -13,6 +13,8 @@ from cluster.core.replica.follower import Follower
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury
 
+# After these the follower goes on at once: it uses the answer, cuts its log, or starts it again.
+_USED = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
 # A node, and its life.
 Life = tuple[int, int]
 
@@ -38,10 +40,12 @@ class AdoptedMarks:
 
     It adopts the leader's high watermark, limited to its own log, and then a log start above its own, limited to that
     high watermark (FET-5, FET-13). Who does so with records only serves old records, and keeps them, for as long as
-    nobody writes. It drops an epoch without records that its leader does not have.
+    nobody writes. It drops an epoch without records that its leader does not have. After a refusal it waits for
+    `replica.fetch.backoff.ms` before it asks for the partition again: else it would ask without rest.
     """
 
     name = "adopted-marks"
+    haste_name = "hasty-followers"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
@@ -83,7 +87,12 @@ class AdoptedMarks:
                 continue
             for answer in event.body.partitions:
                 about, replica = asked.get(answer.topic_partition), replicas.get(answer.topic_partition)
-                if about is None or replica is None or not _is_used(about, answer, replica, now_ms):
+                if about is None or replica is None:
+                    continue
+                if answer.error not in _USED and _is_asked_again(about, replica, now_ms):
+                    what = f"asks again at once after {answer.error.name}, without its back-off"
+                    self._jury.report(self.haste_name, f"{answer.topic_partition}: follower {life[0]} {what}")
+                if not _is_used(about, answer, replica, now_ms):
                     continue
                 log = replica.log
                 if answer.diverging is None:
@@ -109,6 +118,14 @@ class AdoptedMarks:
         """Forget the fetches of the node's lives that have ended."""
         for life in [each for each in self._asked if each[0] == node]:
             del self._asked[life]
+
+
+def _is_asked_again(about: Asked, replica: Replica, now_ms: int) -> bool:
+    """Whether the follower, still where it was when it asked, is ready for the next fetch right after its answer."""
+    asked, follower = about.partition, replica.follower
+    is_same = follower is about.follower and replica.view == (asked.topic_id, asked.current_leader_epoch)
+    is_there = is_same and replica.log.log_end_offset == asked.fetch_offset
+    return is_there and follower is not None and follower.is_ready(now_ms)
 
 
 def _is_used(about: Asked, answer: FetchPartitionResponse, replica: Replica, now_ms: int) -> bool:

@@ -14,8 +14,8 @@ class FetchWaits:
     """Judges the fetches that a broker has after a step: those that go on waiting, and those that it did not let wait.
 
     Who is content with a byte, or can never have more than one, is answered in the step that brings it: records for a
-    follower, committed records for a consumer. A broker that leaves that to the longest wait holds up each commit by as much. Who may wait is not
-    answered with nothing at once: it would ask without rest.
+    follower, committed records for a consumer. A broker that leaves that to the longest wait holds up each commit by
+    as much. Who may wait is not answered with nothing at once: it would ask without rest.
     """
 
     name = "fetch-waits"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.core.effects import Stop
+from cluster.core.errors import ErrorCode
 from cluster.core.events import Response
 from cluster.core.messages import (
     FetchPartition,
@@ -16,7 +17,7 @@ from cluster.core.messages import (
     FetchResponse,
     TopicPartition,
 )
-from cluster.core.replica.follower import Follower
+from cluster.core.replica.follower import FetchState, Follower
 from sim.bugs import Replacement, replaced
 from sim.checkers.adopted_marks import AdoptedMarks, Marks, findings, kept_epoch
 from sim.checkers.base import Jury
@@ -71,10 +72,17 @@ def test_ep8_a_follower_gives_up_an_epoch_without_records(
     assert bool(kept_epoch(told, starts, 9)) is is_wrong
 
 
-def judged(*effects: object, follows_again: bool = False) -> list[str]:
+def judged(
+    *effects: object,
+    follows_again: bool = False,
+    error: ErrorCode = ErrorCode.NONE,
+    delayed_until_ms: int = 0,
+    state: FetchState = FetchState.FETCHING,
+) -> list[str]:
     """Returns what is found in a step that leaves a follower at the high watermark 8, after an answer that says 9.
 
-    With `follows_again` the broker was registered again meanwhile, and follows in the same leader epoch.
+    With `follows_again` the broker was registered again meanwhile, and follows in the same leader epoch. The follower
+    is left in `state`, and may not ask again before `delayed_until_ms`.
     """
     jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
     adopted, partition = AdoptedMarks(jury), TopicPartition("t", 0)
@@ -86,7 +94,10 @@ def judged(*effects: object, follows_again: bool = False) -> list[str]:
     adopted.on_sent((2, 1), 7, [asked], {partition: replica})
     if follows_again:
         replica.follower = Follower(leader_id=1, leader_epoch=1)
-    answer = FetchPartitionResponse(topic_partition=partition, high_watermark=9, log_start_offset=0)
+    replica.follower.state, replica.follower.delayed_until_ms = state, delayed_until_ms
+    answer = FetchPartitionResponse(
+        topic_partition=partition, high_watermark=9, log_start_offset=0, error=error
+    )
     response = Response(call=7, body=FetchResponse(partitions=(answer,)))
     adopted.on_step((2, 1), [response], effects, {partition: replica}, 0)
     return [each.checker for each in jury.violations]
@@ -99,6 +110,16 @@ def test_the_step_in_which_the_last_disk_fails_is_left_unfinished() -> None:
 
 def test_an_answer_to_a_fetch_from_before_the_broker_was_registered_again_is_not_used() -> None:
     assert judged(follows_again=True) == []
+
+
+def test_fet10_a_follower_that_was_refused_asks_again_after_its_back_off() -> None:
+    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert judged(error=refused) == ["hasty-followers"]
+    assert judged(error=refused, delayed_until_ms=1) == []
+    assert judged(error=ErrorCode.FENCED_LEADER_EPOCH, state=FetchState.FENCED) == []
+    # Its log is cut, or begins again; another role knows nothing of the refusal.
+    assert judged(error=ErrorCode.OFFSET_OUT_OF_RANGE) == []
+    assert judged(error=refused, follows_again=True) == []
 
 
 # Old segments go, also after the last record for a while; a broker whose clock is behind deletes them later.
