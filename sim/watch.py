@@ -49,6 +49,7 @@ from sim.checkers.proposals import Proposals
 from sim.checkers.renumbering import Renumbering
 from sim.checkers.sessions import BrokerSessions
 from sim.checkers.shutdowns import OrderlyStops
+from sim.checkers.standing_timers import StandingTimers
 from sim.checkers.strays import Strays
 from sim.checkers.topic_decisions import TopicDecisions
 from sim.checkers.unanswered import UnansweredCalls
@@ -104,6 +105,7 @@ class Watch:
         self._bootstraps = BootstrapsInTurn(witness.jury)
         self._adopted = AdoptedMarks(witness.jury)
         self._offline = OfflineNames(witness.jury)
+        self._standing = StandingTimers(witness.jury)
         self._reported_excuses = 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
@@ -184,6 +186,7 @@ class Watch:
             # What cannot be read on a damaged disk holds up the high watermark, and fetches too.
             if not shell.is_damaged:
                 self._leaders.on_step(shell, core, events, effects)
+            self._standing.on_step(shell.name, shell.clock.now_ms(), effects, core.config)
             # A broker that stops in order takes no answer any more while it closes its logs.
             if not shell.is_stopping:
                 if is_answer:

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, final
 
 from cluster.core.broker.logs import HIGH_WATERMARK_TIMER, RECOVERY_POINT_TIMER
 from cluster.core.broker.maintenance import CLEANER_TIMER, PRODUCERS_TIMER, RETENTION_TIMER
+from cluster.core.config import BrokerConfig
+from cluster.core.effects import SetTimer
 from cluster.core.replica.flushes import FLUSH_TIMER
 from cluster.core.replica.isr_changes import LAG_TIMER
 from sim.checkers.base import Jury
 
-STANDING = frozenset(
-    {
-        HIGH_WATERMARK_TIMER, RECOVERY_POINT_TIMER, CLEANER_TIMER, PRODUCERS_TIMER, RETENTION_TIMER, FLUSH_TIMER,
-        LAG_TIMER,
-    }
-)  # fmt: skip
+# How far ahead each of them is set at most, in milliseconds.
+STANDING: Mapping[str, Callable[[BrokerConfig], int]] = {
+    HIGH_WATERMARK_TIMER: lambda config: config.replica_high_watermark_checkpoint_interval_ms,
+    RECOVERY_POINT_TIMER: lambda config: config.log_flush_offset_checkpoint_interval_ms,
+    CLEANER_TIMER: lambda config: config.log_cleaner_backoff_ms,
+    PRODUCERS_TIMER: lambda config: max(
+        config.log_initial_task_delay_ms, config.producer_id_expiration_check_interval_ms
+    ),
+    RETENTION_TIMER: lambda config: max(
+        config.log_initial_task_delay_ms, config.log_retention_check_interval_ms
+    ),
+    FLUSH_TIMER: lambda config: config.log_flush_scheduler_interval_ms,
+    # The members are looked at twice within the lag time (ISR-2).
+    LAG_TIMER: lambda config: max(1, config.replica_lag_time_max_ms // 2),
+}
 # How long such a timer may be missing while its broker acts and no job runs.
 BOUND_US = 1_000_000
 
@@ -39,7 +50,8 @@ class StandingTimers:
     """Judges whether periodic work goes on: checkpoints, retention, cleaning, flushes, the look at who lags.
 
     A broker that has lost such a timer serves on, and only its logs grow, or its next recovery is long. The timer is
-    missing while a job does the work; a broker with a job, or with events that wait, is not judged.
+    missing while a job does the work; a broker with a job, or with events that wait, is not judged. A timer is set no
+    further ahead than its setting says.
     """
 
     name = "standing-timers"
@@ -49,6 +61,15 @@ class StandingTimers:
         # The timers that each life has had, and since when it lacks those that are missing.
         self._seen: dict[tuple[str, int], set[str]] = {}
         self._missing_us: dict[tuple[str, int, str], int] = {}
+
+    def on_step(self, node: str, now_ms: int, effects: Iterable[object], config: BrokerConfig) -> None:
+        """Judge the timers that a broker's core has set in a step, at the time of its clock."""
+        for effect in effects:
+            if type(effect) is SetTimer and (most := STANDING.get(effect.key)) is not None:
+                ahead_ms, most_ms = effect.at_ms - now_ms, most(config)
+                if ahead_ms > most_ms:
+                    what = f"sets its timer {effect.key} {ahead_ms} ms ahead; {most_ms} are set"
+                    self._jury.report(self.name, f"{node} {what}")
 
     def look(self, nodes: Iterable[Ticking], now_us: int) -> None:
         """Look at the timers of all nodes; to be called at intervals."""

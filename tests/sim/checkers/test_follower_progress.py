@@ -70,6 +70,12 @@ WITHOUT_2_AT_6 = BOTH_AT_4._replace(
     log_end_offset=6, own_end_offset=6,
 )  # fmt: skip
 
+# Only 3, which is to join, lacks what is below 6.
+WAITS_FOR_3 = BOTH_AT_4._replace(
+    partition_epoch=6, committed=frozenset([1, 2]), joiners=frozenset([3]),
+    followers={2: Progress(6, 20, 7), 3: LEFT}, log_end_offset=6, own_end_offset=6, active={},
+)  # fmt: skip
+
 NEXT_EPOCH = BEGIN._replace(leader_epoch=4, followers={2: Progress(-1, 30, -1), 3: Progress(-1, 30, -1)})
 TWO_BEGIN = NEXT_EPOCH._replace(
     committed=frozenset([1, 2]), followers={2: Progress(-1, 30, -1), 3: Progress(-1, NEVER_MS, -1)}
@@ -219,6 +225,11 @@ FAILS: dict[str, tuple[str, Story]] = {
     "the high watermark does not rise with the election of a leader who waits for nobody": (
         "high-watermark-due",
         [(ALONE[0]._replace(min_insync_replicas=1, high_watermark=3), StepSeen(0, is_new=True))],
+    ),
+    "the high watermark does not rise with the refusal of who was to join": (
+        "high-watermark-due",
+        [BEGUN, BOTH_FETCHED, (WAITS_FOR_3, StepSeen(20, [CountedFetch(2, 6, 7)])),
+         (WAITS_FOR_3._replace(joiners=NOBODY), StepSeen(30, refused_joiner=True))],
     ),
     "the high watermark does not rise with a smaller ISR": (
         "high-watermark-due",

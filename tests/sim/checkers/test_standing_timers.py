@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
+
 from cluster.core.broker.maintenance import RETENTION_TIMER
+from cluster.core.config import BrokerConfig
+from cluster.core.effects import SetTimer
+from cluster.core.replica.isr_changes import LAG_TIMER
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
-from sim.checkers.standing_timers import BOUND_US, StandingTimers
+from sim.checkers.standing_timers import BOUND_US, STANDING, StandingTimers
 
 
 @dataclass
@@ -45,3 +50,17 @@ def test_a_timer_may_be_missing_while_a_job_runs_and_a_new_process_has_its_own()
 
 def test_what_is_set_for_a_while_only_may_end() -> None:
     assert judged(Clockwork(), {"pending_timers": {RETENTION_TIMER}}, {}, {}, {}) == []
+
+
+@pytest.mark.parametrize("key", sorted(STANDING))
+def test_isr2_a_timer_is_set_no_further_ahead_than_its_setting_says(key: str) -> None:
+    config = BrokerConfig(node_id=1, log_flush_scheduler_interval_ms=700)
+    most_ms = STANDING[key](config)
+    assert key != LAG_TIMER or most_ms == config.replica_lag_time_max_ms // 2
+    found = []
+    for ahead_ms in (most_ms, most_ms + 1):
+        jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+        effects = [SetTimer(key="another", at_ms=1 << 60), SetTimer(key=key, at_ms=5 + ahead_ms)]
+        StandingTimers(jury).on_step("broker-1", 5, effects, config)
+        found.append([violation.checker for violation in jury.violations])
+    assert found == [[], ["standing-timers"]]
