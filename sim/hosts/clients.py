@@ -168,6 +168,9 @@ class ProducerShell(ClientShell):
         self._jitter = Stream(world.draws, "pace", name)
         self._open: dict[int, SendOperation] = {}
         self._sent = self._paused_at_us = self._flushes = 0
+        # The key of each open record whose partition the producer chooses by it, and where the records of each key go.
+        self._keys: dict[int, bytes] = {}
+        self._places: dict[bytes, str] = {}
         # The last record before each flush that has not ended.
         self._flushing: dict[int, int] = {}
         self._is_sending = self._is_finished = False
@@ -217,6 +220,7 @@ class ProducerShell(ClientShell):
                 operation, Outcome.INFO, at_us=self.world.now_us, partition="", offset=-1, error="KILLED"
             )
         self._open.clear()
+        self._keys.clear()
         self._flushing.clear()
 
     @property
@@ -290,6 +294,8 @@ class ProducerShell(ClientShell):
         self.trace.event(self.world.now_us, self.name, "send", f'"ticket":{ticket}')
         self._wait_us = 0
         key = f"k{ticket % self.model.keys}".encode() if self.model.keys else None
+        if key is not None and partition is None:
+            self._keys[ticket] = key
         self.perform(
             self.producer.send(
                 self.clock.now_ms(), self.model.topic, key, value.encode(), partition=partition, ticket=ticket
@@ -316,6 +322,15 @@ class ProducerShell(ClientShell):
         self._wait_us = 0
         self.perform(self.producer.flush(self.clock.now_ms(), self._flushes))
 
+    def _check_place(self, effect: Delivered) -> None:
+        """Check that all records of a key go to one partition: no topic of a scenario gets more of them."""
+        key = self._keys.pop(effect.ticket, None)
+        if key is None or effect.error is not ErrorCode.NONE:
+            return
+        place, known = str(effect.topic_partition), self._places.setdefault(key, str(effect.topic_partition))
+        if place != known:
+            self._fail(AssertionError(f"records of key {key.decode()} went to {known}, and now to {place}"))
+
     def _on_flushed(self, effect: Flushed) -> None:
         """Receive the end of a flush: nothing that was sent before it may be open."""
         last = self._flushing.pop(effect.ticket)
@@ -327,6 +342,7 @@ class ProducerShell(ClientShell):
 
     def _on_delivered(self, effect: Delivered) -> None:
         operation = self._open.pop(effect.ticket)
+        self._check_place(effect)
         if self.clock.frozen_us is not None:
             # An answer may come while the clock stands still, of which `thaw_clock` knows nothing.
             operation.within_us += self.world.now_us - self.clock.frozen_us
