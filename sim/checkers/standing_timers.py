@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, final
 
+from cluster.core.broker.lifecycle import FIRST_LEAVE_DELAY_MS, HEARTBEAT_TIMER, REGISTER_TIMER
 from cluster.core.broker.logs import HIGH_WATERMARK_TIMER, RECOVERY_POINT_TIMER
 from cluster.core.broker.maintenance import CLEANER_TIMER, PRODUCERS_TIMER, RETENTION_TIMER
+from cluster.core.broker.metadata_observer import RETRY_TIMER as METADATA_RETRY_TIMER
 from cluster.core.config import BrokerConfig
 from cluster.core.effects import SetTimer
 from cluster.core.replica.flushes import FLUSH_TIMER
 from cluster.core.replica.isr_changes import LAG_TIMER
+from cluster.core.replica.isr_changes import RETRY_TIMER as PROPOSAL_RETRY_TIMER
 from sim.checkers.base import Jury
 
 # How far ahead each of them is set at most, in milliseconds.
@@ -27,6 +30,18 @@ STANDING: Mapping[str, Callable[[BrokerConfig], int]] = {
     FLUSH_TIMER: lambda config: config.log_flush_scheduler_interval_ms,
     # The members are looked at twice within the lag time (ISR-2).
     LAG_TIMER: lambda config: max(1, config.replica_lag_time_max_ms // 2),
+}
+# Those that are set for a while only, too.
+_MOST: Mapping[str, Callable[[BrokerConfig], int]] = {
+    **STANDING,
+    # A broker that stops waits for the first answer to its wish.
+    HEARTBEAT_TIMER: lambda config: max(config.broker_heartbeat_interval_ms, FIRST_LEAVE_DELAY_MS),
+}
+# How far ahead what has failed is set again at least; the keys of some go on with a partition.
+_LEAST: Mapping[str, Callable[[BrokerConfig], int]] = {
+    METADATA_RETRY_TIMER: lambda config: config.retry_backoff_ms,
+    REGISTER_TIMER: lambda config: config.retry_backoff_ms,
+    PROPOSAL_RETRY_TIMER: lambda config: config.retry_backoff_ms,
 }
 # How long such a timer may be missing while its broker acts and no job runs.
 BOUND_US = 1_000_000
@@ -51,10 +66,11 @@ class StandingTimers:
 
     A broker that has lost such a timer serves on, and only its logs grow, or its next recovery is long. The timer is
     missing while a job does the work; a broker with a job, or with events that wait, is not judged. A timer is set no
-    further ahead than its setting says.
+    further ahead than its setting says, and what has failed is tried again after the back-off.
     """
 
     name = "standing-timers"
+    haste_name = "hasty-brokers"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
@@ -65,11 +81,20 @@ class StandingTimers:
     def on_step(self, node: str, now_ms: int, effects: Iterable[object], config: BrokerConfig) -> None:
         """Judge the timers that a broker's core has set in a step, at the time of its clock."""
         for effect in effects:
-            if type(effect) is SetTimer and (most := STANDING.get(effect.key)) is not None:
-                ahead_ms, most_ms = effect.at_ms - now_ms, most(config)
-                if ahead_ms > most_ms:
-                    what = f"sets its timer {effect.key} {ahead_ms} ms ahead; {most_ms} are set"
-                    self._jury.report(self.name, f"{node} {what}")
+            if type(effect) is SetTimer:
+                self._judge(node, effect.key, effect.at_ms - now_ms, config)
+
+    def _judge(self, node: str, key: str, ahead_ms: int, config: BrokerConfig) -> None:
+        most = _MOST.get(key)
+        if most is not None and ahead_ms > most(config):
+            self._jury.report(
+                self.name, f"{node} sets its timer {key} {ahead_ms} ms ahead; {most(config)} are set"
+            )
+        kind, colon, _ = key.partition(":")
+        least = _LEAST.get(kind + colon)
+        if least is not None and ahead_ms < least(config):
+            what = f"tries again in {ahead_ms} ms, by its timer {key}; its back-off is {least(config)}"
+            self._jury.report(self.haste_name, f"{node} {what}")
 
     def look(self, nodes: Iterable[Ticking], now_us: int) -> None:
         """Look at the timers of all nodes; to be called at intervals."""

@@ -33,7 +33,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
         {
             "elections", "isr-members", "partition-changes", "refused-members", "one-leader", "roles", "epochs-rise",
             "fencing", "one-proposal", "proposal-outcomes", "follower-progress", "high-watermark-due", "proposed-lives",
-            "proposed-joiners", "hasty-followers",
+            "proposed-joiners", "hasty-followers", "hasty-brokers",
         }
     ),
     # Something that should have happened by now.

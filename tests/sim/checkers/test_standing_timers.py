@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from cluster.core.broker.lifecycle import REGISTER_TIMER
 from cluster.core.broker.maintenance import RETENTION_TIMER
+from cluster.core.broker.metadata_observer import RETRY_TIMER as METADATA_RETRY_TIMER
 from cluster.core.config import BrokerConfig
 from cluster.core.effects import SetTimer
-from cluster.core.replica.isr_changes import LAG_TIMER
+from cluster.core.replica.isr_changes import LAG_TIMER, RETRY_TIMER
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.checkers.standing_timers import BOUND_US, STANDING, StandingTimers
@@ -64,3 +66,12 @@ def test_isr2_a_timer_is_set_no_further_ahead_than_its_setting_says(key: str) ->
         StandingTimers(jury).on_step("broker-1", 5, effects, config)
         found.append([violation.checker for violation in jury.violations])
     assert found == [[], ["standing-timers"]]
+
+
+@pytest.mark.parametrize("key", [METADATA_RETRY_TIMER, REGISTER_TIMER, f"{RETRY_TIMER}t-0"])
+@pytest.mark.parametrize("ahead_ms", [99, 100])
+def test_what_has_failed_is_tried_again_after_the_back_off(key: str, ahead_ms: int) -> None:
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    config = BrokerConfig(node_id=1, retry_backoff_ms=100)
+    StandingTimers(jury).on_step("broker-1", 5, [SetTimer(key=key, at_ms=5 + ahead_ms)], config)
+    assert [violation.checker for violation in jury.violations] == ["hasty-brokers"] * (ahead_ms < 100)
