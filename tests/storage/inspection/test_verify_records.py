@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from storage.batch import Compression, Record, build_batch
 from storage.batch.format import CRC_AT, CRC_COVERS_FROM, MAX_TIMESTAMP_AT
 from storage.codec.crc32c import crc32c
 from storage.disk.filesystem import OpenMode, join
+from storage.disk.os_filesystem import OsFileSystem
 from storage.inspection.verify.partition import verify_partition
 from tests.storage.logs import DIRECTORY, NOW_MS, new_file_system
 
@@ -44,3 +46,28 @@ def test_a_record_later_than_the_greatest_timestamp_of_its_batch_is_named(codec:
 def test_a_record_beyond_the_last_offset_of_its_batch_is_named(codec: Compression) -> None:
     assert found(LAST_DELTA_AT, ">i", 3, codec) == []
     assert found(LAST_DELTA_AT, ">i", 1, codec) == ["1.5"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "reason"),
+    [
+        (b"\0" * 5, "the last 5 bytes are no whole batch"),
+        (b"\0" * 30, "a size field of 0, below the least of 14"),
+    ],
+)
+def test_fr8_the_end_of_each_torn_log_is_told_once(tmp_path: Path, tail: bytes, reason: str) -> None:
+    for base_offset in (0, 1):
+        content = build_batch([Record(base_offset, 5, b"k", b"v")], base_offset=base_offset)
+        (tmp_path / f"{base_offset:020d}.log").write_bytes(content + tail)
+    report = verify_partition(OsFileSystem(), str(tmp_path), deep=True)
+    told = [each for each in report.problems if each.path.endswith(".log") and each.rule == "FR8"]
+    assert [(each.position, each.message) for each in told] == [(len(content), reason)] * 2
+
+
+def test_fr8_a_torn_end_is_told_beside_damage_before_it(tmp_path: Path) -> None:
+    content = bytearray(build_batch([Record(0, 5, b"k", b"v")]))
+    content[-1] ^= 1
+    path = tmp_path / f"{0:020d}.log"
+    path.write_bytes(bytes(content) + b"\0" * 5)
+    report = verify_partition(OsFileSystem(), str(tmp_path), deep=True)
+    assert [each.position for each in report.problems if each.path == str(path)] == [0, len(content)]
