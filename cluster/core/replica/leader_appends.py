@@ -79,13 +79,9 @@ class LeaderAppends:
         # What is called at the end of this step, with what.
         self.done: deque[tuple[OnDone, Outcome]] = deque()
         self._is_stopped = False
+        # Whoever ends a step renews it for the next one.
         self.work = StepWork()
-        self.renew_work()
         self._sliced = SlicedAppends(context.outbox, self._begin, self._finish)
-
-    def renew_work(self) -> None:
-        """Allows the next step its work. Whoever ends a step calls it."""
-        self.work.left = self._context.config.max_append_work
 
     def append(
         self,

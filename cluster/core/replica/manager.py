@@ -42,6 +42,7 @@ class ReplicaManager:
         self.roles = Roles(context, keeper, self.truncations, self.fetchers, self.isr_changes, self.flushes)
         self.fetches = FetchHandler(context, self.isr_changes)
         self.appends = LeaderAppends(context, self.flushes)
+        self._append_work = self.appends.work.left = context.config.max_append_work
         self.produces = ProduceHandler(context, self.appends)
         self.list_offsets = ListOffsetsHandler(context)
 
@@ -60,7 +61,7 @@ class ReplicaManager:
 
     def settle(self, now_ms: int) -> None:
         """Ends a step: ends the appends and fetches that its changes have made ready, then sends fetches."""
-        self.appends.renew_work()
+        self.appends.work.left = self._append_work
         for _ in range(MAX_SETTLING_ROUNDS):
             if self.appends.done:
                 self.appends.call_back(now_ms)
