@@ -233,8 +233,8 @@ class FollowerProgress:
         elif step.refused_joiner:
             account.forget_caught_up(before.joiners)
         # It waits no longer for a joiner that may not join.
-        is_rid = step.refused_joiner and bool(before.joiners) and not state.joiners
-        may_rise = state.partition_epoch != before.partition_epoch or is_rid
+        has_given_up = step.refused_joiner and bool(before.joiners) and not state.joiners
+        may_rise = state.partition_epoch != before.partition_epoch or has_given_up
         for fetch in step.fetches:
             if fetch.broker in account.followers and account.count(fetch, step, state):
                 may_rise = True
