@@ -59,8 +59,8 @@ class UnansweredCalls:
     def on_left(self, node: str, body: RequestBody, waited_us: int, *, is_held_up: bool = False) -> None:
         """Receives a request without an answer, and how long the node has had it and could act.
 
-        `is_held_up` says whether produced sets wait for checks there: no time-out holds for these, as in Kafka, where
-        a handler is busy with them.
+        `is_held_up` says whether produced sets wait for checks there: one whose time is over is refused when its turn
+        comes, and not before.
         """
         if is_held_up and isinstance(body, ProduceRequest):
             return

@@ -33,14 +33,14 @@ FAMILIES: tuple[frozenset[str], ...] = (
         {
             "elections", "isr-members", "partition-changes", "refused-members", "one-leader", "roles", "epochs-rise",
             "fencing", "one-proposal", "proposal-outcomes", "follower-progress", "high-watermark-due", "proposed-lives",
-            "proposed-joiners", "hasty-followers", "hasty-brokers",
+            "proposed-joiners",
         }
     ),
     # Something that should have happened by now.
     frozenset(
         {
             "convergence", "canaries", "unanswered-calls", "fail-over", "waits-in-vain", "parked-fetches",
-            "orderly-stops", "blind-retries", "call-places", "fetch-waits",
+            "orderly-stops", "blind-retries", "call-places", "fetch-waits", "hasty-followers", "hasty-brokers",
         }
     ),
 )  # fmt: skip
