@@ -40,6 +40,7 @@ from sim.checkers.client_sends import ClientSends
 from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.forwarding import FORWARDED, ForwardedRequests
 from sim.checkers.ghost import NO_END
+from sim.checkers.idle_clients import IdleClients
 from sim.checkers.observers import Observers
 from sim.checkers.offline_names import OfflineNames
 from sim.checkers.parked_fetches import ParkedFetches
@@ -98,6 +99,7 @@ class Watch:
         self._stops = OrderlyStops(witness.jury)
         self._positions = ConsumerPositions(witness.jury)
         self._sends = ClientSends(witness.jury)
+        self._idle = IdleClients(witness.jury)
         self._renumbering = Renumbering(witness.jury)
         self._unanswered = unanswered
         self._forwarding = ForwardedRequests(witness.jury)
@@ -207,10 +209,12 @@ class Watch:
             self._sessions.on_step(shell.clock.now_ms(), events, effects, core.pending_image)
             self._topics.on_step(events, effects, core.pending_image, core.config)
             self._witness.controller.on_step(events, effects, core.pending_image)
-        elif is_answer and isinstance(core, CLIENT_CORES):
-            retry_ms = shell.clock.now_ms() + core.config.retry_backoff_ms
-            self._sends.on_step((shell.name, shell.life_number), events, retry_ms)
-            self._renumbering.on_step((shell.name, shell.life_number), events)
+        elif isinstance(core, CLIENT_CORES):
+            client, now_ms = (shell.name, shell.life_number), shell.clock.now_ms()
+            if is_answer:
+                self._sends.on_step(client, events, now_ms + core.config.retry_backoff_ms)
+                self._renumbering.on_step(client, events)
+            self._idle.on_step(client, core, now_ms, events, effects)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives an answer of a node or client as it leaves."""
@@ -268,6 +272,7 @@ class Watch:
         if isinstance(core, CLIENT_CORES):
             client, known_epoch = (shell.name, shell.life_number), partial(_known_epoch, core)
             self._positions.on_sent(shell.name, effect.call, effect.body)
+            self._idle.on_sent(client, effect.call, effect.body)
             self._sends.on_sent(client, effect.call, effect.body, shell.clock.now_ms(), known_epoch)
             self._renumbering.on_sent(client, effect.call, effect.body, target)
             if isinstance(effect.body, ASKED_OF_ANY) and effect.to != BOOTSTRAP:

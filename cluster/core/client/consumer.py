@@ -52,7 +52,7 @@ Start = int | OffsetReset | AtTime | BeforeEnd
 
 
 @dataclass(slots=True, kw_only=True)
-class _Position:
+class Position:
     """The state of reading one partition."""
 
     topic_partition: TopicPartition
@@ -77,7 +77,7 @@ class _Position:
 class _FetchCall:
     leader: int
     # The positions fetched for, each with the offset and the topic's id that were asked for.
-    asked: dict[TopicPartition, tuple[_Position, int, str]]
+    asked: dict[TopicPartition, tuple[Position, int, str]]
 
 
 @final
@@ -91,7 +91,7 @@ class ConsumerCore:
             request_timeout_ms=config.request_timeout_ms,
             max_age_ms=config.metadata_max_age_ms,
         )
-        self._positions: dict[TopicPartition, _Position] = {}
+        self._positions: dict[TopicPartition, Position] = {}
         self._subscriptions: dict[str, Start] = {}
         self._missing: dict[str, ErrorCode] = {}
         self._fetches: dict[int, _FetchCall] = {}
@@ -138,6 +138,20 @@ class ConsumerCore:
         self._positions[topic_partition].is_paused = False
         return self._run(now_ms)
 
+    @property
+    def places(self) -> Iterable[Position]:
+        """The state of reading each partition."""
+        return self._positions.values()
+
+    @property
+    def armed_ms(self) -> int | None:
+        """The time of the timer that is set; None if none is."""
+        return self._armed_ms
+
+    def is_asking(self, leader: int) -> bool:
+        """Whether a fetch from `leader` has no answer yet."""
+        return leader in self._busy_leaders
+
     def positions(self) -> dict[TopicPartition, int | None]:
         """The next offset of each partition; None while it is being looked up."""
         return {position.topic_partition: position.offset for position in self._positions.values()}
@@ -163,7 +177,7 @@ class ConsumerCore:
         assert len(self._busy_leaders) == len(self._fetches), (self._busy_leaders, len(self._fetches))
         return effects
 
-    def _add(self, topic_partition: TopicPartition, start: Start) -> _Position:
+    def _add(self, topic_partition: TopicPartition, start: Start) -> Position:
         offset: int | None = None
         reset: LookedUp = self.config.auto_offset_reset
         reason = ""
@@ -171,7 +185,7 @@ class ConsumerCore:
             offset = start
         else:
             reset, reason = start, reason_of(start)
-        position = _Position(
+        position = Position(
             topic_partition=topic_partition,
             offset=offset,
             reset=reset,
@@ -185,7 +199,7 @@ class ConsumerCore:
     def _run(self, now_ms: int) -> list[ConsumerEffect]:
         assert not self._is_stopped, now_ms
         effects = self._follow_subscriptions()
-        by_leader: dict[int, list[tuple[_Position, LeaderAndEpoch]]] = {}
+        by_leader: dict[int, list[tuple[Position, LeaderAndEpoch]]] = {}
         for position in self._positions.values():
             if self._is_due(position, now_ms):
                 leader = self.metadata.cache.leader(position.topic_partition)
@@ -216,11 +230,11 @@ class ConsumerCore:
             self._missing[topic] = error
         return effects
 
-    def _is_due(self, position: _Position, now_ms: int) -> bool:
+    def _is_due(self, position: Position, now_ms: int) -> bool:
         is_idle = not position.is_fetching and position.lookup_call is None and not position.is_paused
         return is_idle and position.retry_at_ms <= now_ms
 
-    def _look_up(self, position: _Position, leader: LeaderAndEpoch) -> Send:
+    def _look_up(self, position: Position, leader: LeaderAndEpoch) -> Send:
         assert position.lookup_call is None, (position.topic_partition, position.lookup_call)
         assert position.offset is None, (position.topic_partition, position.offset)
         position.lookup_call = self._take_call()
@@ -236,11 +250,11 @@ class ConsumerCore:
             timeout_ms=self.config.request_timeout_ms,
         )
 
-    def _fetch(self, leader_id: int, asked: list[tuple[_Position, LeaderAndEpoch]]) -> Send:
+    def _fetch(self, leader_id: int, asked: list[tuple[Position, LeaderAndEpoch]]) -> Send:
         assert leader_id not in self._busy_leaders, (leader_id, self._busy_leaders)
         call = self._take_call()
         partitions = []
-        offsets: dict[TopicPartition, tuple[_Position, int, str]] = {}
+        offsets: dict[TopicPartition, tuple[Position, int, str]] = {}
         for position, leader in asked:
             assert position.offset is not None
             position.is_fetching = True
@@ -303,7 +317,7 @@ class ConsumerCore:
         return []
 
     def _on_looked_up(
-        self, now_ms: int, position: _Position, body: ResponseBody | TransportError
+        self, now_ms: int, position: Position, body: ResponseBody | TransportError
     ) -> list[ConsumerEffect]:
         assert position.offset is None, (position.topic_partition, position.offset)
         assert position.reason, position.topic_partition
@@ -343,13 +357,13 @@ class ConsumerCore:
                 effects += self._on_partition(now_ms, position, topic_id, answer, len(answers))
         return effects
 
-    def _is_current(self, position: _Position, asked_offset: int) -> bool:
+    def _is_current(self, position: Position, asked_offset: int) -> bool:
         """Whether the answer is still valid: it is dropped whole if the position has changed or is paused (FET-4)."""
         is_assigned = self._positions.get(position.topic_partition) is position
         return is_assigned and not position.is_paused and position.offset == asked_offset
 
     def _on_partition(
-        self, now_ms: int, position: _Position, topic_id: str, answer: FetchPartitionResponse, shares: int
+        self, now_ms: int, position: Position, topic_id: str, answer: FetchPartitionResponse, shares: int
     ) -> list[ConsumerEffect]:
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._on_out_of_range(position)
@@ -360,7 +374,7 @@ class ConsumerCore:
             return self._on_diverging(position, answer.diverging)
         return self._on_records(now_ms, position, answer, shares)
 
-    def _on_error(self, now_ms: int, position: _Position, error: ErrorCode) -> list[ConsumerEffect]:
+    def _on_error(self, now_ms: int, position: Position, error: ErrorCode) -> list[ConsumerEffect]:
         """Tries again later, perhaps at another leader; ends the reading where trying again cannot help."""
         assert error is not ErrorCode.NONE, position.topic_partition
         # Nothing is on its way that would come before the retry.
@@ -372,19 +386,19 @@ class ConsumerCore:
         self.metadata.request()
         return []
 
-    def _lose(self, position: _Position, error: ErrorCode) -> list[ConsumerEffect]:
+    def _lose(self, position: Position, error: ErrorCode) -> list[ConsumerEffect]:
         offset = -1 if position.offset is None else position.offset
         position.is_paused = True
         return [PositionLost(topic_partition=position.topic_partition, offset=offset, error=error)]
 
-    def _on_out_of_range(self, position: _Position) -> list[ConsumerEffect]:
+    def _on_out_of_range(self, position: Position) -> list[ConsumerEffect]:
         if self.config.auto_offset_reset is OffsetReset.NONE:
             return self._lose(position, ErrorCode.OFFSET_OUT_OF_RANGE)
         position.offset, position.last_fetched_epoch = None, NO_EPOCH
         position.reset, position.reason = self.config.auto_offset_reset, OUT_OF_RANGE
         return []
 
-    def _on_diverging(self, position: _Position, diverging: EpochEnd) -> list[ConsumerEffect]:
+    def _on_diverging(self, position: Position, diverging: EpochEnd) -> list[ConsumerEffect]:
         """Moves the position back to where both logs still agree: the leader lacks the last record read (KIP-320)."""
         # A leader whose oldest epoch is newer than that record's has nothing left to compare with.
         if diverging.end_offset < 0:
@@ -402,7 +416,7 @@ class ConsumerCore:
         ]
 
     def _on_records(
-        self, now_ms: int, position: _Position, answer: FetchPartitionResponse, shares: int
+        self, now_ms: int, position: Position, answer: FetchPartitionResponse, shares: int
     ) -> list[ConsumerEffect]:
         assert position.offset is not None
         position.high_watermark = answer.high_watermark
@@ -437,7 +451,7 @@ class ConsumerCore:
             return [*effects, *self._on_damage(now_ms, position, read.damage)]
         return [*effects, *self._report_end(position)]
 
-    def _on_damage(self, now_ms: int, position: _Position, damage: StorageError) -> list[ConsumerEffect]:
+    def _on_damage(self, now_ms: int, position: Position, damage: StorageError) -> list[ConsumerEffect]:
         """Fetches a damaged batch again: it may have been damaged on the way. The user sees no record of it."""
         notice = Observe(
             kind="consumer.damaged_batch",
@@ -450,7 +464,7 @@ class ConsumerCore:
         error = ErrorCode.CORRUPT_MESSAGE if isinstance(damage, CorruptBatch) else ErrorCode(damage.code)
         return [notice, *self._on_error(now_ms, position, error)]
 
-    def _report_end(self, position: _Position) -> list[ConsumerEffect]:
+    def _report_end(self, position: Position) -> list[ConsumerEffect]:
         offset = position.offset
         if offset is None or offset < position.high_watermark or offset == position.reported_end_offset:
             return []

@@ -21,7 +21,7 @@ Kafka: KafkaProducer, Sender, TransactionManager.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import final
 
 from cluster.core.client.accumulator import NUMBER_STEP, Entry, ProducerBatch
@@ -91,6 +91,24 @@ class ProducerCore:
         """Asks for an id and for the brokers before the first record, so that it need not wait for both."""
         self.metadata.request()
         return self._run(now_ms)
+
+    @property
+    def queues(self) -> Iterable[PartitionQueue]:
+        """The queues of all partitions to which a record was sent."""
+        return self._queues.values()
+
+    @property
+    def armed_ms(self) -> int | None:
+        """The time of the timer that is set; None if none is."""
+        return self._armed_ms
+
+    @property
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def is_asking(self, leader: int) -> bool:
+        """Whether a request to `leader` has no answer yet."""
+        return self._requests.is_asking(leader)
 
     @property
     def has_room(self) -> bool:

@@ -36,6 +36,10 @@ class RequestsInFlight:
         # Those of them with slow partitions.
         self._slow_counts: dict[int, int] = {}
 
+    def is_asking(self, leader: int) -> bool:
+        """Whether the leader has a request without an answer."""
+        return self._counts.get(leader, 0) > 0
+
     def may_ask(self, leader: int, *, is_slow: bool) -> bool:
         """Whether the leader may have one more request; slow partitions leave one to the others, if there are two."""
         if self._counts.get(leader, 0) >= self._most_a_leader:
