@@ -12,7 +12,7 @@ from cluster.core.client.producer import ProducerCore
 from cluster.core.effects import Send, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response
-from cluster.core.messages import MetadataRequest, MetadataResponse, RequestBody
+from cluster.core.messages import InitProducerIdRequest, MetadataRequest, MetadataResponse, RequestBody
 from sim.checkers.base import Jury
 
 # A client, and its life.
@@ -47,6 +47,21 @@ class _Metadata:
 
 
 @final
+class _Identity:
+    """When a producer has asked for its id, and until when it must wait after a failure."""
+
+    def __init__(self) -> None:
+        self.call: int | None = None
+        self.answered_ms: int | None = None
+
+    def due(self, core: ProducerCore) -> Due | None:
+        """Returns when the next request is due; None while one is open, none was answered yet, or there is an id."""
+        if core.identity.current is not None or self.call is not None or self.answered_ms is None:
+            return None
+        return Due(self.answered_ms + core.config.retry_backoff_ms, "to ask for a producer id again")
+
+
+@final
 class IdleClients:
     """Four rules for each step of a producer or consumer, by what its core holds after it.
 
@@ -62,6 +77,7 @@ class IdleClients:
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
         self._metadata: dict[Client, _Metadata] = {}
+        self._identities: dict[Client, _Identity] = {}
         # The last time of each client's clock, and those whose clock has gone back: no span of theirs is judged.
         self._last_ms: dict[Client, int] = {}
         self._gone_back: set[Client] = set()
@@ -70,6 +86,8 @@ class IdleClients:
         """Receives a request as it leaves a client."""
         if type(body) is MetadataRequest:
             self._metadata.setdefault(client, _Metadata()).call = call
+        elif type(body) is InitProducerIdRequest:
+            self._identities.setdefault(client, _Identity()).call = call
 
     def on_step(
         self,
@@ -80,19 +98,24 @@ class IdleClients:
         effects: Iterable[object],
     ) -> None:
         """Judge a client after a step, at the time of its clock, before its effects are carried out."""
-        known = self._metadata.setdefault(client, _Metadata())
         for event in events:
-            if type(event) is Response and event.call == known.call:
-                known.call, known.answered_ms = None, now_ms
-                body = event.body
-                if isinstance(body, MetadataResponse) and body.error is ErrorCode.NONE:
-                    known.told_ms = now_ms
+            if type(event) is Response:
+                self._on_answer(client, event, now_ms)
         for effect in effects:
             if type(effect) is Stop:
                 return
-            if type(effect) is Send and type(effect.body) is MetadataRequest:
-                known.call = effect.call
+            if type(effect) is Send:
+                self.on_sent(client, effect.call, effect.body)
         self.look(client, core, now_ms)
+
+    def _on_answer(self, client: Client, answer: Response, now_ms: int) -> None:
+        known, identity = self._metadata.get(client), self._identities.get(client)
+        if known is not None and known.call == answer.call:
+            known.call, known.answered_ms = None, now_ms
+            if isinstance(answer.body, MetadataResponse) and answer.body.error is ErrorCode.NONE:
+                known.told_ms = now_ms
+        elif identity is not None and identity.call == answer.call:
+            identity.call, identity.answered_ms = None, now_ms
 
     def look(self, client: Client, core: ProducerCore | ConsumerCore, now_ms: int) -> None:
         """Judge a client as it is, at the time of its clock."""
@@ -105,6 +128,9 @@ class IdleClients:
             config = core.config
             if (due := known.due(config.retry_backoff_ms, config.metadata_max_age_ms)) is not None:
                 dues.append(due)
+        identity = self._identities.get(client)
+        if identity is not None and type(core) is ProducerCore and (due := identity.due(core)) is not None:
+            dues.append(due)
         self._judge(client, core, dues, now_ms, asks=known is not None and known.call is not None)
 
     def _judge(

@@ -10,7 +10,7 @@ from cluster.core.client.producer import ProducerCore
 from cluster.core.effects import Send, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Response, Shutdown, TimerFired, TransportError
-from cluster.core.messages import MetadataRequest, MetadataResponse, TopicPartition
+from cluster.core.messages import InitProducerIdRequest, MetadataRequest, MetadataResponse, TopicPartition
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.checkers.idle_clients import IdleClients
@@ -139,6 +139,21 @@ def test_metadata_is_renewed_when_it_is_old() -> None:
         judged = Judged()
         judged.idle.on_step(CLIENT, producer, 5 + age_ms, (TimerFired(key="producer.wake"),), (again,))
         assert not judged.jury.violations
+
+
+def test_a_producer_that_got_no_id_asks_again_after_the_back_off() -> None:
+    judged, producer = Judged(), lingering()
+    judged.idle.on_sent(CLIENT, 98, InitProducerIdRequest())
+    producer.identity.current, held = None, producer.identity.current
+    producer._armed_ms = 5 + BACKOFF_MS
+    judged.idle.on_step(CLIENT, producer, 5, (Response(call=98, body=LOST),), ())
+    assert not judged.jury.violations
+    assert "to ask for a producer id again" in judged.finds(producer, 5 + BACKOFF_MS)
+    producer._armed_ms = None
+    assert "it is due to ask for a producer id" in judged.finds(producer, 5)
+    producer.identity.current = held
+    producer._armed_ms = LINGER_MS
+    assert not judged.finds(producer, 6)
 
 
 def test_a_producer_that_ends_owes_nothing() -> None:
