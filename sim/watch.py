@@ -38,6 +38,7 @@ from sim.checkers.call_places import CallPlaces
 from sim.checkers.calls import Calls
 from sim.checkers.client_sends import ClientSends
 from sim.checkers.consumer_positions import ConsumerPositions
+from sim.checkers.fetch_order import FetchOrder
 from sim.checkers.forwarding import FORWARDED, ForwardedRequests
 from sim.checkers.ghost import NO_END
 from sim.checkers.idle_clients import IdleClients
@@ -106,6 +107,7 @@ class Watch:
         self._places = CallPlaces(witness.jury)
         self._bootstraps = BootstrapsInTurn(witness.jury)
         self._adopted = AdoptedMarks(witness.jury)
+        self._order = FetchOrder(witness.jury)
         self._offline = OfflineNames(witness.jury)
         self._standing = StandingTimers(witness.jury)
         self._reported_excuses = 0
@@ -119,6 +121,7 @@ class Watch:
                 self._chronicle.note(shell.name, f"is back after {how} stop")
             if observe.kind == "broker.registered" and isinstance(shell, Node):
                 self._stops.on_registered(shell.node_id, shell.starts)
+                self._order.forget((shell.node_id, shell.life_number))
             if observe.kind == "replica.truncated":
                 self._lookout.on_truncated(str(dict(observe.fields)["topic_partition"]))
             elif observe.kind == "isr.proposed":
@@ -194,6 +197,7 @@ class Watch:
                 if is_answer:
                     life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
                     self._adopted.on_step(life, events, effects, core.replicas(), now_ms)
+                    self._order.on_step(life, events)
                 if not shell.is_damaged:
                     self._waits.on_step(shell.name, core, events, effects)
             if is_answer and self._proposals.are_watched:
@@ -288,6 +292,7 @@ class Watch:
             case FetchRequest() as body:
                 self._witness.flushes.on_sent(shell, body)
                 self._adopted.on_sent(life, effect.call, body.partitions, core.replicas())
+                self._order.on_sent(life, effect.to, effect.call, body.partitions)
             case AlterPartitionRequest() as body:
                 waits_for = _maximal_isr(core, body.topic_partition)
                 self._proposals.on_sent(life, effect.call, body, waits_for)
@@ -306,7 +311,7 @@ class Watch:
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         """Receives the outcome of a call as its connection has it."""
         self._calls.on_answered(shell, call, body)
-        if isinstance(body, ListOffsetsResponse):
+        if isinstance(body, (ListOffsetsResponse, MetadataResponse)):
             self._positions.on_answered(shell.name, call, body)
         self._bootstraps.on_answered((shell.name, shell.life_number), call, body)
         if self._proposals.are_open:
@@ -373,6 +378,7 @@ class Watch:
         self._unanswered.on_end(shell.name)
         self._leaders.on_end(shell.node_id)
         self._adopted.on_end(shell.node_id)
+        self._order.on_end(shell.node_id)
         self._offline.on_end(shell.node_id)
         if shell.node_id != CONTROLLER_ID and in_order:
             self._witness.on_stopped(shell.node_id)

@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import NamedTuple, final
 
 from cluster.core.client.config import OffsetReset
-from cluster.core.client.effects import ConsumerEffect, EndOfPartition, Fetched, PositionReset, Truncated
+from cluster.core.client.effects import (
+    ConsumerEffect,
+    EndOfPartition,
+    Fetched,
+    PositionReset,
+    TopicMissing,
+    Truncated,
+)
 from cluster.core.client.starts import asked_timestamp
+from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    MetadataResponse,
     RequestBody,
     TopicPartition,
 )
@@ -31,12 +40,13 @@ class Position(NamedTuple):
 
 @final
 class ConsumerPositions:
-    """Four rules for each consumer and partition, by what it has told its user and what it asks brokers.
+    """Five rules for each consumer and partition, by what it has told its user and what it asks brokers.
 
     A fetch names the offset where the consumer is. With it, it names the leader epoch of the last record that it has
     read, or after a cut the epoch that the cut has left: otherwise the leader could not find where their logs part
     (KIP-320). Where its offset is out of range, it goes on where its `auto.offset.reset` says, as the broker names it.
-    It tells its user that the partition ends here where it has read up to the high watermark, and nowhere else.
+    It tells its user that the partition ends here where it has read up to the high watermark, and nowhere else. It says
+    once that a topic is missing, until the topic was there or the reason is another one.
     """
 
     name = "consumer-positions"
@@ -55,10 +65,12 @@ class ConsumerPositions:
         self._unended: dict[Key, int] = {}
         # The offset of the last end that the user was told of.
         self._ends: dict[Key, int] = {}
+        # By consumer and topic: why the topic is missing, as the user was told last.
+        self._missing: dict[Key, ErrorCode] = {}
 
     def on_begun(self, consumer: str, policy: OffsetReset) -> None:
         """Receives the begin of a process, which knows nothing of an earlier one; `policy`: auto.offset.reset."""
-        for known in (self._positions, self._asked, self._found, self._unended, self._ends):
+        for known in (self._positions, self._asked, self._found, self._unended, self._ends, self._missing):
             for key in [each for each in known if each[0] == consumer]:
                 del known[key]
         self._policies[consumer] = policy
@@ -85,6 +97,11 @@ class ConsumerPositions:
                 self._positions[consumer, str(effect.topic_partition)] = cut
             case EndOfPartition():
                 self._on_end((consumer, str(effect.topic_partition)), effect.offset)
+            case TopicMissing():
+                key = consumer, effect.topic
+                if self._missing.get(key) is effect.error:
+                    self._report(key, f"tells its user again that the topic is missing: {effect.error.name}")
+                self._missing[key] = effect.error
             case _:
                 pass
 
@@ -136,6 +153,10 @@ class ConsumerPositions:
 
     def on_answered(self, consumer: str, call: int, body: object) -> None:
         """Receives an answer as it reaches a client."""
+        if isinstance(body, MetadataResponse):
+            for topic in body.topics:
+                if topic.error is ErrorCode.NONE:
+                    self._missing.pop((consumer, topic.name), None)
         if isinstance(body, ListOffsetsResponse):
             key = consumer, str(body.topic_partition)
             if self._asked.get(key, (-1, 0))[0] == call:

@@ -13,9 +13,10 @@ from sim.checkers.base import Jury
 class FetchWaits:
     """Judges the fetches that a broker has after a step: those that go on waiting, and those that it did not let wait.
 
-    Who is content with a byte, or can never have more than one, is answered in the step that brings it: records for a
-    follower, committed records for a consumer. A broker that leaves that to the longest wait holds up each commit by
-    as much. Who may wait is not answered with nothing at once: it would ask without rest.
+    Who is content with a byte, or can never have more than one, or reads up to where the log has rolled, is answered in
+    the step that brings it: records for a follower, committed records for a consumer. A broker that leaves that to the
+    longest wait holds up each commit by as much. Who may wait is not answered with nothing at once: it would ask
+    without rest.
     """
 
     name = "fetch-waits"
@@ -24,15 +25,24 @@ class FetchWaits:
         self._jury = jury
 
     def on_waiting(
-        self, node: str, request: FetchRequest, asked: FetchPartition, end: int, most_bytes: int
+        self,
+        node: str,
+        request: FetchRequest,
+        asked: FetchPartition,
+        end: int,
+        most_bytes: int,
+        *,
+        rolled: bool,
     ) -> None:
         """Receives a fetch that waits after a step which has brought all up to `end` (exclusive) within its reach.
 
-        The node answers with `most_bytes` at most, however many are asked for.
+        The node answers with `most_bytes` at most, however many are asked for. `rolled`: the end is in a newer segment
+        than what is asked for, so that no read brings all of it (Kafka: DelayedFetch.tryComplete, case F).
         """
         of_partitions = sum([each.max_bytes for each in request.partitions])
         least = min(request.min_bytes, request.max_bytes, of_partitions, most_bytes)
-        if least <= 1 and asked.fetch_offset < end:
+        is_enough = least <= 1 or (rolled and least > 0 and asked.max_bytes > 0)
+        if is_enough and asked.fetch_offset < end:
             where = f"{asked.topic_partition} at {asked.fetch_offset}"
             self._jury.report(
                 self.name, f"{node} lets a {_kind(request)} wait for {where}; it may read up to {end}"

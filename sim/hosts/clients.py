@@ -478,6 +478,7 @@ class ConsumerShell(ClientShell):
 
     def _on_missing(self, effect: TopicMissing) -> None:
         """Wait: the topic may be created, or created again."""
+        self._consumer_watcher.on_told(self, effect)
 
     def _on_lost(self, effect: PositionLost) -> None:
         """Read no more of the partition, where a broker may have answered what nobody asked; else that is a bug."""

@@ -67,8 +67,10 @@ class FetchWaitWitness:
             if (request.replica_id >= 0) is is_appended:
                 for asked in request.partitions:
                     if asked.topic_partition == replica.topic_partition:
-                        most_bytes = core.config.fetch_max_bytes
-                        self._waits.on_waiting(node, request, asked, log.log_end_offset, most_bytes)
+                        most_bytes, segments = core.config.fetch_max_bytes, log.local.segments
+                        rolled = segments.floor(asked.fetch_offset) is not segments.active
+                        end = log.log_end_offset
+                        self._waits.on_waiting(node, request, asked, end, most_bytes, rolled=rolled)
 
 
 def _waiting(core: Broker, topic_partition: TopicPartition, view: tuple[str, int]) -> Iterator[FetchRequest]:

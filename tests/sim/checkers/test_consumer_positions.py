@@ -5,13 +5,23 @@ from __future__ import annotations
 import pytest
 
 from cluster.core.client.config import OffsetReset
-from cluster.core.client.effects import EndOfPartition, Fetched, FetchedBatch, PositionReset, Truncated
+from cluster.core.client.effects import (
+    EndOfPartition,
+    Fetched,
+    FetchedBatch,
+    PositionReset,
+    TopicMissing,
+    Truncated,
+)
 from cluster.core.client.starts import asked_timestamp
+from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     FetchPartition,
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    MetadataResponse,
+    TopicMetadata,
     TopicPartition,
 )
 from sim.checkers.base import Jury
@@ -144,3 +154,18 @@ def test_the_user_is_told_of_an_end_once_unless_the_consumer_was_moved() -> None
     assert not moved.ends_at(7)
     moved.positions.on_sought("c", T0, 7)
     assert not moved.ends_at(7)
+
+
+def test_a_consumer_says_once_that_a_topic_is_missing() -> None:
+    gone, lacking = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
+    there = MetadataResponse(brokers=(), topics=(TopicMetadata(name="t"),), cluster_id="", metadata_offset=1)
+    for first, found, second, is_broken in (
+        (gone, None, gone, True),
+        (gone, None, lacking, False),
+        (gone, there, gone, False),
+    ):
+        consumer = Consumer()
+        consumer.positions.on_told("c", TopicMissing(topic="t", error=first))
+        consumer.positions.on_answered("c", 9, found)
+        consumer.positions.on_told("c", TopicMissing(topic="t", error=second))
+        assert bool(consumer.jury.violations) == is_broken, (first, found, second)

@@ -37,7 +37,9 @@ def test_pro8_who_is_content_with_a_byte_does_not_wait_beside_a_record(
     min_bytes: int, end: int, *, is_wrong: bool
 ) -> None:
     fetch = replace(FETCH, min_bytes=min_bytes)
-    assert broken(lambda waits: waits.on_waiting("broker-1", fetch, ASKED, end, 1_000)) is is_wrong
+    assert (
+        broken(lambda waits: waits.on_waiting("broker-1", fetch, ASKED, end, 1_000, rolled=False)) is is_wrong
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,21 @@ def test_pro8_who_can_never_have_as_much_as_it_asks_for_does_not_wait_for_it(
     fetch: FetchRequest, most_bytes: int, *, is_wrong: bool
 ) -> None:
     fetch = replace(fetch, min_bytes=500)
-    assert broken(lambda waits: waits.on_waiting("broker-1", fetch, ASKED, 6, most_bytes)) is is_wrong
+    assert (
+        broken(lambda waits: waits.on_waiting("broker-1", fetch, ASKED, 6, most_bytes, rolled=False))
+        is is_wrong
+    )
+
+
+@pytest.mark.parametrize(
+    ("end", "max_bytes", "is_wrong"), [(6, 1_000, True), (5, 1_000, False), (6, 0, False)]
+)
+def test_pro8_who_reads_up_to_where_the_log_has_rolled_does_not_wait_for_more(
+    end: int, max_bytes: int, *, is_wrong: bool
+) -> None:
+    asked = replace(ASKED, max_bytes=max_bytes)
+    fetch = replace(FETCH, min_bytes=500, partitions=(asked, ASKED))
+    assert broken(lambda waits: waits.on_waiting("b", fetch, asked, end, 1_000, rolled=True)) is is_wrong
 
 
 @pytest.mark.parametrize("replica_id", [2, -1])
