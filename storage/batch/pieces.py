@@ -56,6 +56,9 @@ ALL_HELD: Final = Held(_WHOLE, _WHOLE, header_keys=True, header_values=True)
 HEADS_HELD: Final = Held(64, 64, header_keys=False)
 # Enough of the message of a quorum, too.
 MESSAGES_HELD: Final = Held(64, 1 << 20, header_keys=False)
+# The greatest message of one of Kafka's own topics that is decoded.
+MOST_MESSAGE_BYTES: Final = 4 << 20
+DECODED_HELD: Final = Held(MOST_MESSAGE_BYTES, MOST_MESSAGE_BYTES, header_keys=False)
 
 
 def cut_pieces(pieces: Iterable[Buffer]) -> Iterator[bytes]:

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, final
 
+from storage.batch.cut_record import CutRecord
+from storage.batch.pieces import MOST_MESSAGE_BYTES
 from storage.batch.record import Record
 from storage.codec.utf8 import decode_utf8, decode_utf8_pieces
 from storage.errors import InvalidRecord
-from storage.inspection.dump.large import PiecesDecoder, hex_pieces
-from storage.inspection.messages.decode import MessageReader, Value, json_text, read_message
+from storage.inspection.dump.large import PiecesDecoder, Shown, hex_pieces
+from storage.inspection.messages.decode import MessageReader, TooManyValues, Value, json_text, read_message
 from storage.inspection.messages.layouts import CLUSTER_METADATA, GROUPS, SHARE_STATE, TRANSACTIONS
 from storage.inspection.messages.schema import MessageSchema, Unreadable, schemas_of
 
-# The texts of the key and of the value.
-Shown = tuple[str | None, str | None]
 BytesDecoder = Callable[[bytes], str]
 
 
@@ -146,6 +146,7 @@ class CoordinatorDecoder:
                 "(message had a missing key)"
             )
         try:
+            _check_whole(record)
             return self._show(record.key, record.value)
         except _UnknownType as error:
             return f"Unknown record type {error.type_id} at offset {record.offset}, skipping.", None
@@ -170,16 +171,26 @@ class CoordinatorDecoder:
             raise Unreadable(f"Found an unknown record version {version} for {type_id} type")
         data = self._read(reader, f"{name}Value", version, "value")
         if name == "GroupMetadata" and data.get("protocolType") == "consumer":
-            _open_members(data)
+            _open_members(data, reader.values_left)
         shown_value: dict[str, Value] = {"version": str(version), "data": data}
         return json_text(shown_key), json_text(shown_value)
 
     def _read(self, reader: MessageReader, name: str, version: int, part: str) -> dict[str, Value]:
         try:
             return read_message(reader, self._schemas[name].get(version, self._schemas[name][0]))
+        except TooManyValues:
+            raise
         except Unreadable as error:
             message = f"Could not read record with version {version} from {part}'s buffer due to: {error}."
             raise Unreadable(message) from error
+
+
+def _check_whole(record: Record) -> None:
+    """Raise Unreadable for a large record of which only a part is held."""
+    if isinstance(record, CutRecord):
+        size = max(record.key_size, record.value_size)
+        if size > MOST_MESSAGE_BYTES:
+            raise Unreadable(f"It has {size} bytes, and is decoded here up to {MOST_MESSAGE_BYTES}.")
 
 
 def _read_nearest(
@@ -197,8 +208,11 @@ def _version(reader: MessageReader, part: str) -> int:
         raise Unreadable(f"Could not read version from {part}'s buffer.") from None
 
 
-def _open_members(data: dict[str, Value]) -> None:
-    """Decode the subscription and the assignment of each member, which a classic consumer group keeps as bytes."""
+def _open_members(data: dict[str, Value], values_left: int) -> None:
+    """Decode the subscription and the assignment of each member, which a classic consumer group keeps as bytes.
+
+    They have `values_left` values at most; what is beyond is shown as the bytes that it is.
+    """
     members = data.get("members")
     assert isinstance(members, list), members
     for member in members:
@@ -206,13 +220,15 @@ def _open_members(data: dict[str, Value]) -> None:
         for name in ("subscription", "assignment"):
             text = member[name]
             assert isinstance(text, str), text
+            reader = MessageReader(base64.b64decode(text))
+            reader.values_left = values_left
             try:
-                reader = MessageReader(base64.b64decode(text))
                 versions = schemas_of(GROUPS)[f"ConsumerProtocol{name.title()}"]
                 member[name] = _read_nearest(reader, versions, reader.integer("int16"))
             except Unreadable:
                 # Bytes that do not decode are shown as they are.
                 pass
+            values_left = reader.values_left
 
 
 _METADATA_TYPES: Mapping[int, str] = {
@@ -254,7 +270,9 @@ class ClusterMetadataDecoder:
     """
 
     def show(self, record: Record) -> Shown:
+        """Returns the JSON of the value, or Kafka's words for the reason why there is none."""
         try:
+            _check_whole(record)
             return None, _cluster_metadata(record.value)
         except Unreadable as error:
             return None, f"Error at {record.offset}, skipping. {error}"
@@ -281,6 +299,8 @@ def _cluster_metadata(value: bytes | None) -> str:
         )
     try:
         data = _read_nearest(reader, schemas_of(CLUSTER_METADATA)[name], version)
+    except TooManyValues:
+        raise
     except Unreadable:
         raise Unreadable(f"Failed to deserialize record with type {type_id}") from None
     if reader.remaining:

@@ -19,6 +19,8 @@ Texts = Iterator[str]
 # Decodes a field that is read in pieces.
 PiecesDecoder = Callable[[Iterable[bytes]], Texts]
 Decoders = tuple[PiecesDecoder, PiecesDecoder]
+# The texts of the key and of the value.
+Shown = tuple[str | None, str | None]
 # The layout of base64 takes three bytes at a time.
 _BASE64_BYTES = 3
 
@@ -31,12 +33,12 @@ class LargeRecords:
         # Nothing is unpacked before it is asked for.
         self._header_keys, self._shown, self._looked_at = [batch.large_fields() for _ in range(3)]
 
-    def next(self, decoders: Decoders | None) -> LargeRecord:
-        """Returns the texts of the next large record; without the `decoders` of key and value both are null.
+    def next(self, decoders: Decoders | None, known: Shown = (None, None)) -> LargeRecord:
+        """Returns the texts of the next large record; without the `decoders` of key and value they are `known`.
 
         What is read of one is to be read of each.
         """
-        return LargeRecord(self._header_keys, self._shown, self._looked_at, decoders)
+        return LargeRecord(self._header_keys, self._shown, self._looked_at, decoders, known)
 
 
 @final
@@ -49,9 +51,10 @@ class LargeRecord:
         shown: Iterator[LargeFields],
         looked_at: Iterator[LargeFields],
         decoders: Decoders | None,
+        known: Shown,
     ) -> None:
         self._header_keys, self._shown, self._looked_at = header_keys, shown, looked_at
-        self._decoders = decoders
+        self._decoders, self._known = decoders, known
         self._fields: LargeFields = iter(())
 
     def header_keys(self) -> Iterator[Texts]:
@@ -64,13 +67,13 @@ class LargeRecord:
     def key(self) -> Texts | None:
         """Returns the text of the key; None for null, or where keys and values are not shown."""
         if self._decoders is None:
-            return None
+            return _pieces(self._known[0])
         self._fields = next(self._shown)
         return self._decoded(self._decoders[0])
 
     def value(self) -> Texts | None:
         """Returns the text of the value, as `key` does that of the key."""
-        return None if self._decoders is None else self._decoded(self._decoders[1])
+        return _pieces(self._known[1]) if self._decoders is None else self._decoded(self._decoders[1])
 
     def _decoded(self, decode: PiecesDecoder) -> Texts | None:
         pieces = next(self._fields)
@@ -87,6 +90,10 @@ class LargeRecord:
         is_key_text = _is_utf8(next(looked_at))
         is_value_text = _is_utf8(next(looked_at))
         return _json_text(fields, is_text=is_key_text), _json_text(fields, is_text=is_value_text)
+
+
+def _pieces(text: str | None) -> Texts | None:
+    return None if text is None else iter((text,))
 
 
 def _is_utf8(pieces: FieldPieces | None) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.batch.control_records import ControlRecord, ControlType, read_control_record
-from storage.batch.cut_record import CutRecord
+from storage.batch.cut_record import CutRecord, cut_record
 from storage.batch.legacy.messages import CutMessage, LegacyMessage
-from storage.batch.pieces import ALL_HELD, HEADS_HELD, MESSAGES_HELD, Held
+from storage.batch.pieces import DECODED_HELD, HEADS_HELD, MESSAGES_HELD, Held
 from storage.batch.record import Record
 from storage.disk.filesystem import basename
 from storage.errors import (
@@ -99,7 +99,7 @@ class _LogDump:
         held, large = self._held(batch), LargeRecords(batch)
         if batch.magic < CURRENT_MAGIC:
             for message in batch.messages(held=held):
-                is_cut = held != ALL_HELD and isinstance(message, CutMessage)
+                is_cut = isinstance(message, CutMessage)
                 self._record(batch, message.record(), message, large=large if is_cut else None)
         else:
             for record in batch.records(held=held):
@@ -109,14 +109,12 @@ class _LogDump:
         """Returns how much of a large record is held: what is decoded of it as a whole."""
         if batch.is_control:
             return MESSAGES_HELD if self._scope.shows_control else HEADS_HELD
-        return HEADS_HELD if isinstance(self._scope.decoder, ClassDecoder | None) else ALL_HELD
+        return HEADS_HELD if isinstance(self._scope.decoder, ClassDecoder | None) else DECODED_HELD
 
-    def _decoders(self, batch: RecordBatch, record: Record) -> Decoders | None:
-        """Returns what decodes the fields of a large record; None if they are not shown. Raises InvalidRecord."""
+    def _decoders(self, record: Record) -> Decoders | None:
+        """Returns what decodes the fields of a large record; None if it is decoded whole. Raises InvalidRecord."""
         decoder = self._scope.decoder
-        if isinstance(decoder, ClassDecoder) and not batch.is_control:
-            return decoder.for_large(record)
-        return None
+        return decoder.for_large(record) if isinstance(decoder, ClassDecoder) else None
 
     def _note_invalid(self, batch: RecordBatch) -> None:
         assert (self._first_invalid is None) == (self._invalid_count == 0), (
@@ -153,10 +151,13 @@ class _LogDump:
         if batch.is_control and self._scope.shows_control:
             control = read_control_record(record)
             message = _control_message(control, record)
-        texts = None if large is None else large.next(self._decoders(batch, record))
-        if large is None and self._scope.decoder is not None and not batch.is_control:
-            key, value = self._scope.decoder.show(record)
-        plain = _plain(record, legacy)
+        plain, decoders = _plain(record, legacy), None
+        if self._scope.decoder is not None and not batch.is_control:
+            if large is None:
+                key, value = self._scope.decoder.show(record)
+            elif (decoders := self._decoders(record)) is None:
+                key, value = self._scope.decoder.show(cut_record(record, plain.key_size, plain.value_size))
+        texts = None if large is None else large.next(decoders, (key, value))
         return replace(plain, control=control, control_message=message, key=key, value=value, large=texts)
 
     def _stopped(self, error: Exception) -> None:

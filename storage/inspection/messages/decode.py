@@ -30,6 +30,12 @@ _NUMBERS = {
 }
 _VARINT_MAX_BYTES = 5
 _MAX_STRING = 0x7FFF
+# The most values that are read of one record. A value takes about 100 bytes of memory, and may take one in the record.
+MOST_VALUES: Final = 200_000
+
+
+class TooManyValues(Unreadable):
+    """A message that would take much more memory decoded than it has bytes."""
 
 
 @final
@@ -39,6 +45,14 @@ class MessageReader:
     def __init__(self, data: bytes) -> None:
         self._data, self._position = data, 0
         self.has_inner = True
+        # How many more values may be read.
+        self.values_left = MOST_VALUES
+
+    def count_value(self) -> None:
+        """Count one value. Raises TooManyValues after the last one that may be read."""
+        if self.values_left <= 0:
+            raise TooManyValues(f"it has more than {MOST_VALUES} values, which are not decoded here")
+        self.values_left -= 1
 
     @property
     def remaining(self) -> int:
@@ -109,6 +123,7 @@ def _read_struct(reader: MessageReader, fields: tuple[Field, ...], flexible: boo
     if not (count := reader.unsigned_varint()):
         return values
     for _ in range(count):
+        reader.count_value()
         tag, size = reader.unsigned_varint(), reader.unsigned_varint()
         known = tagged.get(tag)
         if known is None:
@@ -130,6 +145,7 @@ def _read_tagged(reader: MessageReader, field: Field) -> Value:
 
 
 def _read_value(reader: MessageReader, field_type: FieldType, flexible: bool, name: str) -> Value:
+    reader.count_value()
     match field_type.name:
         case "string":
             return _read_string(reader, field_type, flexible, name)
