@@ -12,7 +12,13 @@ from cluster.core.client.producer import ProducerCore
 from cluster.core.effects import Send, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response
-from cluster.core.messages import InitProducerIdRequest, MetadataRequest, MetadataResponse, RequestBody
+from cluster.core.messages import (
+    InitProducerIdRequest,
+    MetadataRequest,
+    MetadataResponse,
+    RequestBody,
+    TopicPartition,
+)
 from sim.checkers.base import Jury
 
 # A client, and its life.
@@ -20,10 +26,12 @@ Client = tuple[str, int]
 
 
 class Due(NamedTuple):
-    """Something that a client has to do at a time of its clock, and what it is."""
+    """Something that a client has to do at a time of its clock: what it is, and for which partition."""
 
     at_ms: int
     what: str
+    # No text of it is made before something is wrong with it: there is one of these for each partition and step.
+    where: TopicPartition | None = None
 
 
 @final
@@ -139,30 +147,40 @@ class IdleClients:
         armed_ms = core.armed_ms
         for due in dues:
             if due.at_ms <= now_ms:
-                self._report(client, f"has left undone at {now_ms} what was due at {due.at_ms}: {due.what}")
+                self._report(client, f"has left undone at {now_ms} what was due at {due.at_ms}: {_text(due)}")
             elif armed_ms is None or armed_ms > due.at_ms:
-                self._report(client, f"has set its timer to {armed_ms}; at {due.at_ms} it is due {due.what}")
+                self._report(
+                    client, f"has set its timer to {armed_ms}; at {due.at_ms} it is due {_text(due)}"
+                )
         backoff_ms = core.config.retry_backoff_ms
         if not asks and (missing := _without_leader(core, now_ms)) is not None:
             if armed_ms is None or armed_ms > now_ms + backoff_ms:
                 self._report(client, f"knows no leader of {missing}, and does not ask for metadata")
         if client not in self._gone_back and (late := _repeats_after(core, now_ms + backoff_ms)) is not None:
-            self._report(client, f"repeats what has failed at {late.at_ms}, {late.what}; it is {now_ms}")
+            self._report(client, f"repeats what has failed at {late.at_ms}, {_text(late)}; it is {now_ms}")
 
     def _report(self, client: Client, what: str) -> None:
         self._jury.report(self.name, f"{client[0]} {what}")
+
+
+def _text(due: Due) -> str:
+    return due.what if due.where is None else f"{due.what} {due.where}"
 
 
 def _of_producer(core: ProducerCore) -> Iterator[Due]:
     """Yield what is due of a producer, now and later, where no answer has to come first."""
     timeout_ms = core.config.delivery_timeout_ms
     for queue in core.queues:
-        for batch in (*queue.in_flight, *queue.queue):
+        # Batches are in the order in which they began.
+        for batch in queue.in_flight:
             if not batch.is_done:
-                what = f"to give up a batch of {queue.topic_partition}"
-                yield Due(batch.created_ms + timeout_ms, what)
-        if queue.queue and _may_send(core, queue):
-            yield Due(_ready_ms(core, queue, queue.queue[0]), f"to send a batch of {queue.topic_partition}")
+                yield Due(batch.created_ms + timeout_ms, "to give up a batch of", queue.topic_partition)
+                break
+        if queue.queue:
+            first = queue.queue[0]
+            yield Due(first.created_ms + timeout_ms, "to give up a batch of", queue.topic_partition)
+            if _may_send(core, queue):
+                yield Due(_ready_ms(core, queue, first), "to send a batch of", queue.topic_partition)
 
 
 def _may_send(core: ProducerCore, queue: PartitionQueue) -> bool:
@@ -192,7 +210,7 @@ def _of_consumer(core: ConsumerCore) -> Iterator[Due]:
         if _is_idle(place):
             leader = core.metadata.cache.leader(place.topic_partition)
             if leader is not None and (place.offset is None or not core.is_asking(leader.leader)):
-                yield Due(place.retry_at_ms, f"to ask for {place.topic_partition}")
+                yield Due(place.retry_at_ms, "to ask for", place.topic_partition)
 
 
 def _is_idle(place: Position) -> bool:
@@ -221,9 +239,9 @@ def _repeats_after(core: ProducerCore | ConsumerCore, most_ms: int) -> Due | Non
     if type(core) is ProducerCore:
         for queue in core.queues:
             if queue.queue and queue.queue[0].attempts and queue.queue[0].retry_at_ms > most_ms:
-                return Due(queue.queue[0].retry_at_ms, f"a batch of {queue.topic_partition}")
+                return Due(queue.queue[0].retry_at_ms, "a batch of", queue.topic_partition)
     elif type(core) is ConsumerCore:
         for place in core.places:
             if place.retry_at_ms > most_ms:
-                return Due(place.retry_at_ms, f"for {place.topic_partition}")
+                return Due(place.retry_at_ms, "for", place.topic_partition)
     return None
