@@ -73,6 +73,12 @@ def test_pro8_who_reads_up_to_where_the_log_has_rolled_does_not_wait_for_more(
     assert broken(lambda waits: waits.on_waiting("b", fetch, asked, end, 1_000, rolled=True)) is is_wrong
 
 
+def test_pro8_there_may_be_no_room_for_a_batch_of_another_partition_than_the_first() -> None:
+    other = replace(ASKED, topic_partition=TopicPartition("t", 1))
+    fetch = replace(FETCH, min_bytes=500, partitions=(other, ASKED))
+    assert not broken(lambda waits: waits.on_waiting("b", fetch, ASKED, 6, 1_000, rolled=True))
+
+
 @pytest.mark.parametrize("replica_id", [2, -1])
 def test_pro8_who_may_wait_is_not_answered_with_nothing_at_once(replica_id: int) -> None:
     fetch = replace(FETCH, replica_id=replica_id)
