@@ -71,7 +71,7 @@ class _Identity:
 
 @final
 class IdleClients:
-    """Four rules for each step of a producer or consumer, by what its core holds after it.
+    """Five rules for each step of a producer or consumer, by what its core holds after it.
 
     What may be sent was sent: a due batch whose partition has none in flight, if its leader is known and owes no
     answer; the fetch or look-up of a position. Where no leader is known, it asks for metadata, at once or after the
@@ -188,15 +188,19 @@ def _may_send(core: ProducerCore, queue: PartitionQueue) -> bool:
     leader = core.metadata.cache.leader(queue.topic_partition)
     if leader is None or queue.in_flight or core.is_asking(leader.leader):
         return False
-    is_old = queue.queue[0].is_sequenced or queue.queue[0].attempts > 0
-    if is_old or not core.config.is_idempotent:
+    if _is_repeated(queue.queue[0]) or not core.config.is_idempotent:
         return True
     return core.identity.current is not None and not queue.needs_resolution
 
 
+def _is_repeated(batch: ProducerBatch) -> bool:
+    """Whether a batch waits for its back-off, and neither lingers nor waits for sequences."""
+    return batch.is_sequenced or batch.attempts > 0
+
+
 def _ready_ms(core: ProducerCore, queue: PartitionQueue, batch: ProducerBatch) -> int:
     """Returns when a batch becomes due: after its back-off, or when it is full, pressed, or has lingered."""
-    if batch.is_sequenced or batch.attempts:
+    if _is_repeated(batch):
         return batch.retry_at_ms
     unfinished = core.unfinished
     is_flushed = unfinished.is_flushing and batch.generation < unfinished.generation
@@ -223,8 +227,7 @@ def _without_leader(core: ProducerCore | ConsumerCore, now_ms: int) -> str | Non
     if type(core) is ProducerCore:
         for queue in core.queues:
             batch = queue.queue[0] if queue.queue and not queue.in_flight else None
-            is_old = batch is not None and (batch.is_sequenced or batch.attempts > 0)
-            if batch is not None and is_old and batch.retry_at_ms <= now_ms:
+            if batch is not None and _is_repeated(batch) and batch.retry_at_ms <= now_ms:
                 if leader(queue.topic_partition) is None:
                     return str(queue.topic_partition)
     elif type(core) is ConsumerCore:

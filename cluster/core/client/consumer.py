@@ -140,12 +140,12 @@ class ConsumerCore:
 
     @property
     def places(self) -> Iterable[Position]:
-        """The state of reading each partition."""
+        """The state of reading each partition, for checkers."""
         return self._positions.values()
 
     @property
     def armed_ms(self) -> int | None:
-        """The time of the timer that is set; None if none is."""
+        """The time of the timer that is set, for checkers; None if none is."""
         return self._armed_ms
 
     def is_asking(self, leader: int) -> bool:

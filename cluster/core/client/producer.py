@@ -94,12 +94,12 @@ class ProducerCore:
 
     @property
     def queues(self) -> Iterable[PartitionQueue]:
-        """The queues of all partitions to which a record was sent."""
+        """The queues of all partitions to which a record was sent, for checkers."""
         return self._queues.values()
 
     @property
     def armed_ms(self) -> int | None:
-        """The time of the timer that is set; None if none is."""
+        """The time of the timer that is set, for checkers; None if none is."""
         return self._armed_ms
 
     @property
