@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import struct
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final, final
 
 from storage.codec.utf8 import decode_utf8
@@ -149,9 +150,17 @@ def _read_tagged(reader: MessageReader, field: Field) -> Value:
 
 def _read_value(reader: MessageReader, field_type: FieldType, flexible: bool, name: str) -> Value:
     reader.count_value()
-    match field_type.name:
-        case "string":
-            return _read_string(reader, field_type, flexible, name)
+    type_name = field_type.name
+    # The two that a record may have very many of come first.
+    if type_name == "string":
+        return _read_string(reader, field_type, flexible, name)
+    if type_name == "struct":
+        if field_type.is_nullable and reader.integer("int8") < 0:
+            return None
+        if not reader.has_inner:
+            raise Unreadable(f"the version of {name} is unknown")
+        return _read_struct(reader, field_type.fields, flexible)
+    match type_name:
         case "bytes":
             size = _read_size(reader, "int32", field_type, flexible, name)
             return None if size is None else base64.b64encode(reader.raw(size)).decode()
@@ -159,14 +168,8 @@ def _read_value(reader: MessageReader, field_type: FieldType, flexible: bool, na
             return _read_uuid(reader)
         case "array":
             return _read_array(reader, field_type, flexible, name)
-        case "struct":
-            if field_type.is_nullable and reader.integer("int8") < 0:
-                return None
-            if not reader.has_inner:
-                raise Unreadable(f"the version of {name} is unknown")
-            return _read_struct(reader, field_type.fields, flexible)
         case _:
-            return reader.number(field_type.name)
+            return reader.number(type_name)
 
 
 def _read_size(
@@ -179,15 +182,23 @@ def _read_size(
     size = reader.unsigned_varint() - 1 if flexible else reader.integer(plain)
     if size >= 0:
         return size
-    if not field_type.is_nullable:
-        raise Unreadable(f"non-nullable field {name} was serialized as null")
+    _check_null(field_type, name)
     return None
 
 
+def _check_null(field_type: FieldType, name: str) -> None:
+    """Raise Unreadable for a null that the field does not allow."""
+    if not field_type.is_nullable:
+        raise Unreadable(f"non-nullable field {name} was serialized as null")
+
+
 def _read_string(reader: MessageReader, field_type: FieldType, flexible: bool, name: str) -> str | None:
-    size = _read_size(reader, "int16", field_type, flexible, name)
+    size = reader.unsigned_varint() - 1 if flexible else reader.integer("int16")
     if not size:
-        return None if size is None else ""
+        return ""
+    if size < 0:
+        _check_null(field_type, name)
+        return None
     if size > _MAX_STRING:
         raise Unreadable(f"string field {name} had invalid length {size}")
     return decode_utf8(reader.raw(size))
@@ -205,7 +216,8 @@ def _read_array(
             f"but there are only {reader.remaining} bytes remaining."
         )
     assert field_type.element is not None, name
-    return [_read_value(reader, field_type.element, flexible, f"{name} element") for _ in range(size)]
+    element, element_name = field_type.element, f"{name} element"
+    return [_read_value(reader, element, flexible, element_name) for _ in range(size)]
 
 
 def _read_uuid(reader: MessageReader) -> str:
@@ -265,7 +277,12 @@ def json_text(value: Value | dict[str, Value]) -> str:
         return f'"{value}"' if value.isalnum() else f'"{value.translate(_ESCAPES)}"'
     # A look at a dict costs much less than one at any mapping.
     if isinstance(value, dict):
-        return "{" + ",".join([f"{json_text(key)}:{json_text(each)}" for key, each in value.items()]) + "}"
+        # Empty texts take a look instead of a call: a record may have very many.
+        texts = [
+            f"{_name_text(key)}:{json_text(each)}" if each != "" else f'{_name_text(key)}:""'
+            for key, each in value.items()
+        ]
+        return "{" + ",".join(texts) + "}"
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -273,6 +290,12 @@ def json_text(value: Value | dict[str, Value]) -> str:
     if isinstance(value, float):
         return _java_double(value)
     return str(value) if isinstance(value, int) else f"[{','.join(map(json_text, value))}]"
+
+
+@lru_cache(maxsize=1024)
+def _name_text(name: str) -> str:
+    """Returns the JSON of a field's name. There are few of them, each of which is printed very often."""
+    return json_text(name)
 
 
 def _java_double(value: float) -> str:
