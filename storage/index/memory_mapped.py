@@ -373,8 +373,10 @@ class MemoryMappedIndex:
         if self._length > MAX_INDEX_BYTES:
             raise CorruptIndex(self._path, f"{self._length} bytes are more than an index may have")
         if self._read_only:
-            self._view = memoryview(self._file.read_at(0, self._length))
-            self._length = len(self._view)
+            # Into one buffer: a read of nearly 2 GiB comes in pieces, which would be joined in as much memory again.
+            view = memoryview(bytearray(self._length))
+            self._length = self._file.read_into(0, view)
+            self._view = view[: self._length].toreadonly()
         self._set_entries(self._entries)
 
 
