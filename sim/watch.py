@@ -41,6 +41,7 @@ from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.fetch_order import FetchOrder
 from sim.checkers.forwarding import FORWARDED, ForwardedRequests
 from sim.checkers.ghost import NO_END
+from sim.checkers.idle_brokers import IdleBrokers
 from sim.checkers.idle_clients import IdleClients
 from sim.checkers.observers import Observers
 from sim.checkers.offline_names import OfflineNames
@@ -101,6 +102,7 @@ class Watch:
         self._positions = ConsumerPositions(witness.jury)
         self._sends = ClientSends(witness.jury)
         self._idle = IdleClients(witness.jury)
+        self._idle_brokers = IdleBrokers(witness.jury)
         self._renumbering = Renumbering(witness.jury)
         self._unanswered = unanswered
         self._forwarding = ForwardedRequests(witness.jury)
@@ -191,17 +193,18 @@ class Watch:
             # What cannot be read on a damaged disk holds up the high watermark, and fetches too.
             if not shell.is_damaged:
                 self._leaders.on_step(shell, core, events, effects)
-            self._standing.on_step(shell.name, shell.clock.now_ms(), effects, core.config)
+            life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
+            self._standing.on_step(shell.name, now_ms, effects, core.config)
+            self._idle_brokers.on_step(life, core, now_ms, events, effects)
             # A broker that stops in order takes no answer any more while it closes its logs.
             if not shell.is_stopping:
                 if is_answer:
-                    life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
                     self._adopted.on_step(life, events, effects, core.replicas(), now_ms)
                     self._order.on_step(life, events)
                 if not shell.is_damaged:
                     self._waits.on_step(shell.name, core, events, effects)
             if is_answer and self._proposals.are_watched:
-                self._proposals.on_step((shell.node_id, shell.life_number), events, core.replicas())
+                self._proposals.on_step(life, events, core.replicas())
             if shell.is_stopping:
                 self._stops.on_broker_step(shell.node_id, shell.starts, events, effects)
                 if any(type(effect) is RunJob and effect.kind == "shutdown" for effect in effects):
@@ -288,6 +291,7 @@ class Watch:
             self._bootstraps.on_sent(client, effect, target, shell.address_count)
 
     def _on_sent_by_broker(self, life: tuple[int, int], shell: Shell, core: Broker, effect: Send) -> None:
+        self._idle_brokers.on_sent(life, effect.to, effect.call, effect.body)
         match effect.body:
             case FetchRequest() as body:
                 self._witness.flushes.on_sent(shell, body)

@@ -1,0 +1,248 @@
+"""Judges whether brokers do what is due towards the controller and their leaders, or set a timer for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import final
+
+from cluster.core.broker.broker import Broker
+from cluster.core.broker.lifecycle import FIRST_LEAVE_DELAY_MS, HEARTBEAT_TIMER, REGISTER_TIMER, BrokerState
+from cluster.core.broker.metadata_observer import RETRY_TIMER as METADATA_TIMER
+from cluster.core.effects import CancelTimer, Observe, Send, SetTimer, Stop
+from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, Request, Response, TimerFired
+from cluster.core.messages import (
+    NO_LEADER,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+    FetchMetadataRequest,
+    FetchMetadataResponse,
+    FetchRequest,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    RequestBody,
+)
+from cluster.core.replica.fetcher import WAIT_TIMER
+from cluster.core.replica.follower import FetchState
+from cluster.core.replica.leader import promises_flush
+from cluster.core.replica.replica import Replica
+from sim.checkers.base import Jury
+
+# A broker, and its life.
+Life = tuple[int, int]
+# What a heartbeat wishes: to stay fenced, and to shut down.
+Wishes = tuple[bool, bool]
+NEVER_MS = -(1 << 62)
+# What ends a life for the controller, so that the broker has to register again.
+_LOST_LIVES = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+@final
+class _Account:
+    """What a life of a broker has on its way and in its timers, by what has left it and what has come."""
+
+    def __init__(self) -> None:
+        self.timers: dict[str, int] = {}
+        self.registration: int | None = None
+        # Since the first registration was answered.
+        self.is_registered = False
+        self.heartbeat: int | None = None
+        self.wishes: Wishes = (True, False)
+        # A replica has gone offline since the last heartbeat left.
+        self.is_offline_due = False
+        # Whether the last answered heartbeat failed.
+        self.has_failed = False
+        # The step has taken the controller's word that it does not know the life which the heartbeat named.
+        self.is_unknown = False
+        self.metadata: int | None = None
+        self.has_begun = False
+        # The step has taken metadata, or what stands for them.
+        self.is_told = False
+        # The fetch on its way to each leader.
+        self.fetches: dict[int, int] = {}
+        self.has_gone_back, self._last_ms = False, NEVER_MS
+
+    def begin_step(self, now_ms: int) -> None:
+        """Receives the time of the broker's clock; after it has gone back once, no span of the life is judged."""
+        self.has_gone_back = self.has_gone_back or now_ms < self._last_ms
+        self._last_ms = now_ms
+        self.is_told = self.is_unknown = False
+
+    def on_sent(self, to: int, call: int, body: RequestBody) -> None:
+        match body:
+            case FetchRequest():
+                self.fetches[to] = call
+            case FetchMetadataRequest():
+                self.metadata, self.has_begun = call, True
+            case BrokerHeartbeatRequest():
+                self.heartbeat, self.wishes = call, (body.want_fence, body.want_shutdown)
+                self.is_offline_due = False
+            case RegisterBrokerRequest():
+                self.registration = call
+
+    def on_event(self, event: Event) -> None:
+        """Receives what the broker took in the step, before its effects."""
+        if type(event) is TimerFired:
+            self.timers.pop(event.key, None)
+        elif type(event) is Response:
+            self._on_answer(event)
+
+    def _on_answer(self, answer: Response) -> None:
+        if answer.call == self.heartbeat:
+            self.heartbeat = None
+            body = answer.body
+            error = body.error if isinstance(body, BrokerHeartbeatResponse) else None
+            self.has_failed, self.is_unknown = error is not ErrorCode.NONE, error in _LOST_LIVES
+        elif answer.call == self.registration:
+            self.registration = None
+            body = answer.body
+            if isinstance(body, RegisterBrokerResponse) and body.error is ErrorCode.NONE:
+                self.is_registered = True
+        elif answer.call == self.metadata:
+            self.metadata = None
+            body = answer.body
+            self.is_told = isinstance(body, FetchMetadataResponse) and body.error is ErrorCode.NONE
+        else:
+            for leader, call in self.fetches.items():
+                if call == answer.call:
+                    del self.fetches[leader]
+                    break
+
+    def on_effect(self, effect: object) -> None:
+        if type(effect) is SetTimer:
+            self.timers[effect.key] = effect.at_ms
+        elif type(effect) is CancelTimer:
+            self.timers.pop(effect.key, None)
+
+
+@final
+class IdleBrokers:
+    """Five rules for each step of a broker, by what has left it and what has come.
+
+    It registers, or is registered. A registered one has a heartbeat on its way, or a timer for the next. Where its
+    wishes differ from those of its last heartbeat, or a replica has gone offline, the next one leaves at once, or as
+    soon as the one on its way is answered. It asks for the next metadata as soon as it has applied the last. A leader
+    from which it follows a partition that may be fetched has a fetch of it on its way, or is asked when the back-off
+    ends. A broker whose timer is lost lives on: nobody hears from it again, or it follows no more.
+    """
+
+    name = "idle-brokers"
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        self._accounts: dict[Life, _Account] = {}
+
+    def on_sent(self, life: Life, to: int, call: int, body: RequestBody) -> None:
+        """Receives a request as it leaves a broker, also at its start, which is no step."""
+        self._account(life).on_sent(to, call, body)
+
+    def _account(self, life: Life) -> _Account:
+        account = self._accounts.get(life)
+        if account is None:
+            # Earlier lives of the broker have ended.
+            self._accounts = {key: each for key, each in self._accounts.items() if key[0] != life[0]}
+            account = self._accounts[life] = _Account()
+        return account
+
+    def on_step(
+        self, life: Life, core: Broker, now_ms: int, events: Iterable[Event], effects: Iterable[object]
+    ) -> None:
+        """Judge a broker after a step, at the time of its clock, before its effects are carried out."""
+        account = self._account(life)
+        account.begin_step(now_ms)
+        for event in events:
+            account.on_event(event)
+        told = set()
+        has_beaten = False
+        for effect in effects:
+            if type(effect) is Stop:
+                return
+            if type(effect) is Send:
+                account.on_sent(effect.to, effect.call, effect.body)
+                has_beaten = has_beaten or type(effect.body) is BrokerHeartbeatRequest
+            elif type(effect) is Observe:
+                told.add(effect.kind)
+            else:
+                account.on_effect(effect)
+        # The heartbeat that tells of it leaves at the end of the step, if none is on its way.
+        if "replica.offline" in told and not has_beaten:
+            account.is_offline_due = True
+        if core.lifecycle.state is BrokerState.SHUTTING_DOWN:
+            return
+        is_damaged = "metadata.damaged" in told
+        for what in _left_undone(account, core, now_ms, is_damaged=is_damaged):
+            self._report(life, what)
+        # A broker that leaves need not begin to follow.
+        is_leaving = core.lifecycle.state is BrokerState.PENDING_SHUTDOWN
+        if not is_leaving and any(type(event) is not Request for event in events):
+            for what in _of_fetchers(account, core, now_ms):
+                self._report(life, what)
+
+    def _report(self, life: Life, what: str) -> None:
+        self._jury.report(self.name, f"broker {life[0]} {what}")
+
+
+def _left_undone(account: _Account, core: Broker, now_ms: int, *, is_damaged: bool) -> Iterator[str]:
+    registers = account.registration is not None or REGISTER_TIMER in account.timers
+    if account.has_begun and not registers:
+        if not account.is_registered:
+            yield "does not register"
+        elif account.is_unknown and account.heartbeat is None:
+            # An answer about an earlier life is followed by a heartbeat of this one.
+            yield "is not known to the controller any more, and does not register again"
+        elif account.heartbeat is None:
+            yield from _of_heartbeats(account, core, now_ms)
+    if account.has_begun and account.metadata is None:
+        if account.is_told and not is_damaged:
+            yield "has taken metadata, and does not ask for more"
+        elif METADATA_TIMER not in account.timers:
+            yield "neither asks for metadata nor has set a timer for it"
+
+
+def _of_heartbeats(account: _Account, core: Broker, now_ms: int) -> Iterator[str]:
+    due_ms = account.timers.get(HEARTBEAT_TIMER)
+    if due_ms is None:
+        yield "neither sends a heartbeat nor has set a timer for it"
+        return
+    is_leaving = core.lifecycle.state is BrokerState.PENDING_SHUTDOWN
+    if account.has_failed or (is_leaving and due_ms <= now_ms + FIRST_LEAVE_DELAY_MS):
+        return
+    wishes = (core.lifecycle.wants_fence(), is_leaving)
+    if wishes != account.wishes:
+        yield f"wishes {_text(wishes)}, has told {_text(account.wishes)}, and sends no heartbeat"
+    elif account.is_offline_due:
+        yield "has a replica offline, and sends no heartbeat that tells of it"
+
+
+def _text(wishes: Wishes) -> str:
+    wants_fence, wants_shutdown = wishes
+    return f"{'to be fenced' if wants_fence else 'to serve'}{' and to leave' if wants_shutdown else ''}"
+
+
+def _of_fetchers(account: _Account, core: Broker, now_ms: int) -> Iterator[str]:
+    """Yields the leaders that are not asked, and forgets the fetches to those from which nothing is followed."""
+    followed: dict[int, list[Replica]] = {}
+    for replica in core.replicas().values():
+        if replica.follower is not None and replica.follower.leader_id != NO_LEADER:
+            followed.setdefault(replica.follower.leader_id, []).append(replica)
+    account.fetches = {leader: call for leader, call in account.fetches.items() if leader in followed}
+    backoff_ms = core.config.replica_fetch_backoff_ms
+    for leader, replicas in followed.items():
+        if leader not in account.fetches and (due := _first_due(replicas)) is not None:
+            timer_ms = account.timers.get(f"{WAIT_TIMER}{leader}")
+            if timer_ms is None:
+                yield f"does not fetch from broker {leader}, and has set no timer for it; {due} is to be fetched"
+            elif timer_ms > now_ms + backoff_ms and not account.has_gone_back:
+                yield f"fetches from broker {leader} in {timer_ms - now_ms} ms, after a back-off of {backoff_ms}"
+
+
+def _first_due(replicas: Iterable[Replica]) -> str | None:
+    """Returns a replica that may be fetched; None if there is none, or if one of them has a promised flush to end."""
+    due = None
+    for replica in replicas:
+        follower, local = replica.follower, replica.log.local
+        if follower is not None and follower.state is FetchState.FETCHING:
+            if promises_flush(replica.log) and local.recovery_point < local.log_end_offset:
+                return None
+            due = due or replica.name
+    return due
