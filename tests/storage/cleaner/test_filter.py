@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.batch import Compression, Record, RecordBatch, TimestampType, build_batch, iterate_batches
+from storage.batch import (
+    HEADER_SIZE,
+    Compression,
+    Record,
+    RecordBatch,
+    TimestampType,
+    build_batch,
+    iterate_batches,
+)
 from storage.batch.legacy.builder import build_message, build_message_set
 from storage.cleaner.filter import LastRecord, Retention
 from storage.cleaner.keys import LONGEST_KEY_BYTES, RecordKey, read_keys
@@ -458,3 +466,13 @@ def test_keys_beside_contents_of_any_size_are_read_without_decoding_the_records(
     )
     batch = RecordBatch(data, 0, len(data))
     assert lines_of(lambda: read_keys(batch)) < lines_of(lambda: list(batch.records()))
+
+
+def test_cl7_the_value_of_an_old_message_is_not_taken_for_the_records_of_a_batch() -> None:
+    """What a batch of magic 2 has behind its header is in the midst of the value of a message."""
+    record = build_batch([Record(0, 5, b"wrong", b"v")])[HEADER_SIZE:]
+    # Offset, size, CRC, magic, attributes, timestamp and the lengths of the key "k" and of the value come before.
+    value = bytes(HEADER_SIZE - (8 + 4 + 4 + 1 + 1 + 8 + 4 + 1 + 4)) + record
+    data = build_message_set([Record(7, 5, b"k", value)], magic=1, compression=Compression.NONE)
+    assert data[HEADER_SIZE:] == record
+    assert read_keys(RecordBatch(bytes(data), 0, len(data))) == [RecordKey(7, b"k", True)]

@@ -168,3 +168,33 @@ def test_t10_a_snapshot_is_sound_in_any_order_of_its_entries(tmp_path: Path) -> 
     for order in (entries, entries[::-1]):
         path.write_bytes(encoded(order))
         assert verify_partition(OsFileSystem(), str(directory), deep=True).problems == []
+
+
+def test_fr1_a_log_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    """A broker opens no file that is longer than its positions can say."""
+    (tmp_path / "t-0").mkdir()
+    with (tmp_path / "t-0" / LOG).open("wb") as file:
+        file.truncate(1 << 31)
+    report = verify_partition(OsFileSystem(), f"{tmp_path}/t-0")
+    assert [(each.path, each.rule) for each in report.problems] == [(f"{tmp_path}/t-0/{LOG}", "FR1")]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_the_log_end_is_behind_the_last_offset_also_where_that_is_the_first(count: int) -> None:
+    file_system = new_file_system()
+    log = open_log(file_system, SMALL)
+    append_each(log, count, epoch=1)
+    log.close()
+    report = verify_partition(file_system, DIRECTORY)
+    assert (report.problems, report.log_end_offset) == ([], count)
+
+
+def test_a_node_that_runs_excuses_what_it_is_about_to_delete_and_no_other_name() -> None:
+    file_system = new_file_system()
+    stopped(file_system)
+    for name in (f"{SECOND}.log.deleted", "x.tmp", "five.log"):
+        poke(file_system, name, 0, b"x")
+    found = verify_partition(file_system, DIRECTORY, in_use=True).problems
+    assert [(each.path, each.rule) for each in found if each.rule != "FR8"] == [
+        (join(DIRECTORY, "five.log"), "1.1")
+    ]
