@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from storage.disk.filesystem import OpenMode, join
 from storage.index import offset_index, time_index
 from storage.inspection.verify.partition import verify_partition
-from tests.storage.logs import DIRECTORY, NOW_MS, SIZE, batch, new_file_system
+from tests.storage.logs import DIRECTORY, NOW_MS, SIZE, SMALL, append_each, batch, new_file_system, open_log
 
 RULES = {"IX13", "IX14", "IX17", "IX20", "IX21", "IX24", "LS14", "LL10"}
 BASE = 100
@@ -100,3 +102,25 @@ def test_ll10_only_the_last_segment_may_lack_its_offset_index() -> None:
     assert found("index", None) == []
     assert found("index", None, is_last=False) == [(None, "LL10")]
     assert found("timeindex", None, is_last=False) == []
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_ix16_what_a_truncation_leaves_in_the_index_of_a_live_segment_is_no_problem(is_closed: bool) -> None:
+    """Other batches stand where the entries lead that were cut off."""
+    file_system = new_file_system()
+    log = open_log(file_system, replace(SMALL, segment_bytes=100 * SIZE, index_interval_bytes=SIZE))
+    append_each(log, 20, epoch=1)
+    log.truncate_to(5, now_ms=NOW_MS)
+    append_each(log, 3, epoch=2, value_bytes=30)
+    if is_closed:
+        log.close()
+    assert verify_partition(file_system, DIRECTORY, in_use=not is_closed).problems == []
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_ix14_the_index_of_a_closed_log_is_judged_to_its_end(suffix: str) -> None:
+    wrong = {"index": offsets((1, SIZE + 1)), "timeindex": times((11, 1))}[suffix]
+    unused = bytes(len(wrong))
+    assert found(suffix, wrong) and not found(suffix, wrong + unused)
+    # Of a segment that is not the last all entries count.
+    assert len(found(suffix, wrong + unused, is_last=False)) > 1
