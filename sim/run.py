@@ -49,6 +49,7 @@ from sim.sometimes.points import Reached
 from sim.sometimes.seen import SightingPoints
 from sim.sometimes.watched import WatchedPoints, note_end
 from sim.story import Chronicle, Story
+from sim.verified_logs import judge_verified_logs
 from sim.watch import Watch
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.lag import LagWitness
@@ -353,6 +354,7 @@ class Run:
         ).judge()
         if not may_leave_logs(self.scenario):
             judge_left_logs(self.cluster.brokers.values(), self.jury)
+            judge_verified_logs(self.cluster.brokers.values(), self.jury)
         if not self.scenario.excuses:
             self._demand_no_excuse(excused)
         return self._result(replay, unfired, excused, never_struck)

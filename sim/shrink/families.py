@@ -25,7 +25,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "recovery", "recovery-point", "flushed-durable", "clean-stop", "log-shape", "replicas-agree",
-            "index-entries",
+            "index-entries", "verified-logs",
         }
     ),
     # Decisions of the controller, and who obeys them.
@@ -41,7 +41,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
         {
             "convergence", "canaries", "unanswered-calls", "fail-over", "waits-in-vain", "parked-fetches",
             "orderly-stops", "blind-retries", "call-places", "fetch-waits", "hasty-followers", "hasty-brokers",
-            "idle-clients", "idle-brokers", "fetch-order",
+            "idle-clients", "idle-brokers", "fetch-order", "retention-due",
         }
     ),
 )  # fmt: skip

@@ -1,0 +1,37 @@
+"""Verifies the files of all logs at the end of a run, as `replog log verify` does beside a node that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from cluster.core.broker.broker import Broker
+from sim.checkers.base import Jury
+from sim.disk.life import Life
+from sim.hosts.node import Node
+from storage.disk.filesystem import FileSystem, join
+from storage.inspection.verify.partition import verify_partition
+
+NAME = "verified-logs"
+# Compaction leaves the times of records that are gone, and after a cut Kafka takes the greatest time of later appends
+# for that of a segment: `index-entries` judges the times by what was told of them.
+_OF_TIMES = "IX21"
+
+
+def judge_verified_logs(nodes: Collection[Node], jury: Jury) -> None:
+    """Report each problem in a log of a broker at rest, on disks that have done all that they were told to do."""
+    for node in nodes:
+        if isinstance(node.core, Broker) and not node.is_damaged and node.core.lifecycle.is_unfenced:
+            logs = {replica.name for replica in node.core.replicas().values()}
+            file_system = node.disk.file_system(Life("eye", sees_through=True))
+            for what in problems(file_system, node.directories, logs):
+                jury.report(NAME, f"{node.name}: {what}")
+
+
+def problems(file_system: FileSystem, directories: Collection[str], logs: Collection[str]) -> Iterator[str]:
+    """Yields the problems of the logs of these names, each with its file and rule."""
+    for directory in directories:
+        for name in sorted(file_system.list(directory)):
+            if name in logs:
+                for each in verify_partition(file_system, join(directory, name), in_use=True).problems:
+                    if each.rule != _OF_TIMES:
+                        yield f"{each.path}: {each.rule}: {each.message}"

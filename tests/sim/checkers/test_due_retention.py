@@ -1,0 +1,121 @@
+"""A pass of retention leaves no segment that is due: each case with the pass, and with one that deletes nothing."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+
+from cluster.core.broker.maintenance import RETENTION_TIMER
+from cluster.core.effects import SetTimer
+from cluster.core.events import TimerFired
+from cluster.core.messages import ProducePartition, ProduceRequest, TopicPartition
+from cluster.core.metadata.records import PartitionRecord, TopicRecord
+from sim.checkers.base import Jury
+from sim.checkers.due_retention import DueRetention
+from sim.checkers.ghost import Ghost
+from storage.batch import Record, build_batch
+from storage.log.retention import Retention
+from tests.cluster.broker.setup import BrokerSetup
+
+T0 = TopicPartition("t", 0)
+
+
+def leading(**configs: str) -> BrokerSetup:
+    """Returns a broker with four segments of one batch each."""
+    setup = BrokerSetup()
+    dotted = tuple((key.replace("_", "."), value) for key, value in configs.items())
+    setup.boot(
+        TopicRecord(name="t", topic_id="1f" * 16, configs=(("segment.bytes", "100"), *dotted)),
+        PartitionRecord(topic="t", partition=0, replicas=(1,), isr=(1,), leader=1),
+    )
+    for value in (b"a", b"b", b"c", b"d"):
+        asked = ProducePartition(
+            topic_partition=T0, records=build_batch([Record(0, setup.now_ms, b"k", value)])
+        )
+        setup.ask(ProduceRequest(acks=-1, timeout_ms=1_000, partitions=(asked,)))
+    assert len(setup.broker.replicas()[T0].log.local.segments) == 4
+    return setup
+
+
+def uncommitted() -> BrokerSetup:
+    """Returns a broker that leads with a follower which has fetched nothing."""
+    setup = BrokerSetup()
+    setup.boot(
+        TopicRecord(
+            name="t", topic_id="1f" * 16, configs=(("segment.bytes", "100"), ("retention.bytes", "0"))
+        ),
+        PartitionRecord(topic="t", partition=0, replicas=(1, 2), isr=(1, 2), leader=1),
+    )
+    for value in (b"a", b"b", b"c"):
+        asked = ProducePartition(
+            topic_partition=T0, records=build_batch([Record(0, setup.now_ms, b"k", value)])
+        )
+        setup.ask(ProduceRequest(acks=1, timeout_ms=1_000, partitions=(asked,)))
+    return setup
+
+
+def found(setup: BrokerSetup, after_ms: int, *, at_ms: int | None = None) -> list[str]:
+    """Pass over the logs; returns what is wrong then. With `at_ms`, the timer is set so far ahead."""
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    effects = list(setup.fire(RETENTION_TIMER, after_ms))
+    if at_ms is not None:
+        effects = [SetTimer(key=RETENTION_TIMER, at_ms=setup.now_ms + at_ms)]
+    DueRetention(jury).on_step(
+        "broker-1", setup.broker, setup.now_ms, (TimerFired(key=RETENTION_TIMER),), effects
+    )
+    assert all(each.checker == "retention-due" for each in jury.violations)
+    return [each.what for each in jury.violations]
+
+
+@pytest.mark.parametrize(
+    ("configs", "after_ms", "why"),
+    [
+        ({"retention_bytes": "150"}, 0, "bytes are left, retention.bytes is 150"),
+        ({"retention_ms": "1000"}, 1_001, "its last record is 1001 ms old, retention.ms is 1000"),
+    ],
+)
+def test_rt5_rt6_a_segment_that_is_too_old_or_one_too_many_is_deleted(
+    configs: dict[str, str], after_ms: int, why: str
+) -> None:
+    assert not found(leading(**configs), after_ms)
+    with patch.object(Retention, "delete_old", lambda *_, **__: 0):
+        (what,) = found(leading(**configs), after_ms)
+    assert what.startswith("t-0: broker 1 keeps its oldest segment; ") and what.endswith(why)
+
+
+@pytest.mark.parametrize(
+    ("configs", "after_ms"),
+    [
+        # Exactly as old as it may be, and with a byte too few without it.
+        ({"retention_ms": "1000"}, 1_000),
+        ({"retention_bytes": "100000"}, 0),
+        ({"retention_bytes": "-1", "retention_ms": "-1"}, 10**9),
+        ({"retention_bytes": "0", "cleanup_policy": "compact"}, 0),
+    ],
+)
+def test_rt5_rt6_what_may_stay_is_not_due(configs: dict[str, str], after_ms: int) -> None:
+    with patch.object(Retention, "delete_old", lambda *_, **__: 0):
+        assert not found(leading(**configs), after_ms)
+
+
+def test_rt4_what_is_below_the_log_start_is_deleted() -> None:
+    for deletes in (True, False):
+        setup = leading(retention_ms="-1", cleanup_policy="delete")
+        marks = setup.broker.replicas()[T0].log.marks
+        assert not found(setup, 0)
+        marks.maybe_increment_log_start_offset(1)
+        original = Retention.delete_old
+        with patch.object(Retention, "delete_old", original if deletes else lambda *_, **__: 0):
+            assert len(found(setup, 0)) == (not deletes)
+
+
+def test_rt2_what_is_not_committed_is_not_due() -> None:
+    with patch.object(Retention, "delete_old", lambda *_, **__: 0):
+        assert not found(uncommitted(), 0)
+
+
+def test_a_pass_that_goes_on_in_another_step_is_not_judged() -> None:
+    with patch.object(Retention, "delete_old", lambda *_, **__: 0):
+        assert not found(leading(retention_bytes="0"), 0, at_ms=1)
+        assert found(leading(retention_bytes="0"), 0, at_ms=2)

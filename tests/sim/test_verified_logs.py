@@ -1,0 +1,45 @@
+"""What `log verify` finds at the end of a run in logs whose disks have done what they were told."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.core.broker.broker import Broker
+from replog.testing import SimCluster
+from sim.checkers.base import Jury
+from sim.checkers.ghost import Ghost
+from sim.disk.life import Life
+from sim.verified_logs import NAME, judge_verified_logs, problems
+from storage.disk.filesystem import OpenMode, join
+from tests.storage.inspection.test_verify import LOG, poke, stopped
+from tests.storage.logs import DIRECTORY, new_file_system
+
+
+def test_the_logs_of_a_sound_run_have_no_problem_and_a_file_too_many_is_one() -> None:
+    cluster = SimCluster(seed=1)
+    for _ in range(20):
+        cluster.produce()
+    cluster.advance(500)
+    node, jury = cluster._node(1), Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    judge_verified_logs([node], jury)
+    assert not jury.violations and isinstance(node.core, Broker) and node.core.replicas()
+    file_system = node.disk.file_system(Life("hand", sees_through=True))
+    log = next(iter(node.core.replicas().values())).log.local.directory
+    file_system.open(join(log, f"{77:020d}.index"), OpenMode.CREATE).close()
+    judge_verified_logs([node], jury)
+    (found,) = jury.violations
+    assert found.checker == NAME and f"{77:020d}.index: LL10" in found.what
+    # What a disk has damaged by itself is nobody's mistake.
+    node.is_damaged = True
+    judge_verified_logs([node], jury)
+    assert len(jury.violations) == 1
+
+
+@pytest.mark.parametrize("names", [{DIRECTORY}, set()])
+def test_only_the_logs_that_are_placed_there_are_read(names: set[str]) -> None:
+    file_system = new_file_system()
+    stopped(file_system)
+    poke(file_system, LOG, 70, b"\x99")
+    name = DIRECTORY.rpartition("/")[2]
+    found = list(problems(file_system, [DIRECTORY.rpartition("/")[0]], {name} if names else set()))
+    assert bool(found) == bool(names), found
