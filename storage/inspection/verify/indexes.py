@@ -73,7 +73,7 @@ def _may_be_left_behind(index: SlicedIndex, used: int, facts: SegmentFacts) -> b
     """Whether entries may stand in the file that the index does not have any more.
 
     A truncation of the active segment leaves them there until they are written over (IX16). How many entries count only
-    the node knows that uses the file; a close cuts the file to them, and a start after a crash makes it anew.
+    the node knows that uses the file; a close cuts the file to them, and a start after a crash makes it again.
     """
     return facts.is_last and used < index.size_bytes
 
