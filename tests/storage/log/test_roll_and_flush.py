@@ -6,12 +6,13 @@ import pytest
 
 from sim.disk import PowerLoss
 from storage.config import LogConfig
-from storage.disk.filesystem import OpenMode
+from storage.disk.filesystem import OpenMode, read_file
 from storage.errors import StorageError
 from tests.storage.logs import (
     DIRECTORY,
     NOW_MS,
     SIZE,
+    SMALL,
     append_each,
     bases,
     batch,
@@ -154,6 +155,21 @@ def test_a_roll_after_a_restart_syncs_what_the_life_before_left_unsynced() -> No
     log.flushes.roll(now_ms=NOW_MS)
     disk.lose_power("none")
     assert read_offsets(open_log(new_file_system(disk), recovery_point=4)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_ro3_a_roll_syncs_the_indexes_as_it_has_closed_them(suffix: str) -> None:
+    """Their last entry and their length are below the recovery point, where no start looks at them."""
+    disk = new_disk()
+    log = open_log(durable_file_system(disk), SMALL)
+    append_each(log, 10)
+    log.flushes.roll(now_ms=NOW_MS)
+    name = f"{DIRECTORY}/{0:020d}.{suffix}"
+    before = read_file(new_file_system(disk), name)
+    disk.lose_power("none")
+    assert read_file(new_file_system(disk), name) == before
+    # Cut to the entries, of which the time index has one for the greatest time.
+    assert 0 < len(before) < SMALL.segment_index_bytes
 
 
 MODES: list[PowerLoss] = ["none", "prefix", "subset", "torn"]
