@@ -120,3 +120,18 @@ def test_the_unused_tail_of_an_index_begins_where_a_later_entry_has_the_base_off
     assert lines == [f"timestamp: {timestamp} offset: {offset}" for timestamp, offset in shown]
     lines = dumped(index).lines[1:]
     assert lines == [f"offset: {offset} position: {(offset - 10) * len(batches[0])}" for _, offset in shown]
+
+
+@pytest.mark.parametrize("second_ms", [99, 100, 101])
+def test_a_time_that_is_not_above_the_one_before_is_out_of_order(tmp_path: Path, second_ms: int) -> None:
+    log = tmp_path / f"{10:020d}.log"
+    batches = [
+        build_batch([Record(10 + i, ms, b"k", b"v")], base_offset=10 + i)
+        for i, ms in enumerate((100, second_ms))
+    ]
+    log.write_bytes(b"".join(batches))
+    log.with_suffix(".index").write_bytes(offsets((1, len(batches[0]))))
+    log.with_suffix(".timeindex").write_bytes(times((100, 0), (second_ms, 1)))
+    told = "\n".join(dumped(log.with_suffix(".timeindex")).errors)
+    line = f"  Index timestamp: {second_ms}, Previously indexed timestamp: 100"
+    assert (line in told) == (second_ms <= 100), told

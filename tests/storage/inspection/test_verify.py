@@ -198,3 +198,12 @@ def test_a_node_that_runs_excuses_what_it_is_about_to_delete_and_no_other_name()
     assert [(each.path, each.rule) for each in found if each.rule != "FR8"] == [
         (join(DIRECTORY, "five.log"), "1.1")
     ]
+
+
+@pytest.mark.parametrize(("base_offset", "rules"), [(24, []), (25, ["RO2"])])
+def test_ro2_a_batch_ends_before_the_next_segment_begins(base_offset: int, rules: list[str]) -> None:
+    file_system = new_file_system()
+    stopped(file_system)
+    # The last batch of the first segment.
+    poke(file_system, LOG, 24 * SIZE, base_offset.to_bytes(8, "big"))
+    assert [each.rule for each in problems(file_system) if each.rule == "RO2"] == rules
