@@ -115,12 +115,12 @@ def open_committed(directory: Path, *, clean: bool, config: LogConfig = CONFIG) 
     return commit(log)
 
 
-def start(directory: Path, *, clean: bool) -> Once:
+def start(directory: Path, *, clean: bool, config: LogConfig = CONFIG) -> Once:
     """Measure the opening of the log in `directory`. No step waits for it: a node serves after its start."""
 
     def once() -> Sample:
         opened: list[PartitionLog] = []
-        sample = cpu(lambda: opened.append(open_log(directory, clean=clean)))
+        sample = cpu(lambda: opened.append(open_log(directory, clean=clean, config=config)))
         opened[0].close_handles()
         return sample
 

@@ -36,12 +36,12 @@ def write_producers(directory: Path, count: int) -> None:
 
 def clean_producers(size: int, root: Path) -> Once:
     write_producers(root / "t-0", size)
-    return start(root / "t-0", clean=True)
+    return start(root / "t-0", clean=True, config=ROOMY)
 
 
 def unclean_producers(size: int, root: Path) -> Once:
     write_producers(root / "t-0", size)
-    return start(root / "t-0", clean=False)
+    return start(root / "t-0", clean=False, config=ROOMY)
 
 
 _GROWTH: Final = """
@@ -49,10 +49,10 @@ import sys
 from pathlib import Path
 from bench.older import add_former_names
 add_former_names()
-from bench.scale_logs import open_log
+from bench.scale_logs import ROOMY, open_log
 peak = lambda: int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
 before = peak()
-log = open_log(Path(sys.argv[1]), clean=True)
+log = open_log(Path(sys.argv[1]), clean=True, config=ROOMY)
 print(peak() - before)
 """
 
