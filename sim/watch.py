@@ -38,6 +38,7 @@ from sim.checkers.call_places import CallPlaces
 from sim.checkers.calls import Calls
 from sim.checkers.client_sends import ClientSends
 from sim.checkers.consumer_positions import ConsumerPositions
+from sim.checkers.due_compaction import DueCompaction
 from sim.checkers.due_retention import DueRetention
 from sim.checkers.fetch_order import FetchOrder
 from sim.checkers.forwarding import FORWARDED, ForwardedRequests
@@ -105,6 +106,7 @@ class Watch:
         self._idle = IdleClients(witness.jury)
         self._idle_brokers = IdleBrokers(witness.jury)
         self._retention = DueRetention(witness.jury)
+        self._compaction = DueCompaction(witness.jury)
         self._renumbering = Renumbering(witness.jury)
         self._unanswered = unanswered
         self._forwarding = ForwardedRequests(witness.jury)
@@ -200,6 +202,7 @@ class Watch:
             self._idle_brokers.on_step(life, core, now_ms, events, effects)
             if not (shell.is_damaged or shell.is_stopping or shell.disk.has_faults or shell.disk.has_refused):
                 self._retention.on_step(shell.name, core, now_ms, events, effects)
+                self._compaction.on_step(shell.name, core, events, effects)
             # A broker that stops in order takes no answer any more while it closes its logs.
             if not shell.is_stopping:
                 if is_answer:

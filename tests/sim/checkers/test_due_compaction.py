@@ -1,0 +1,95 @@
+"""The cleaner begins a round when its timer goes off and a log is dirty enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.core.broker.maintenance import CLEANER_TIMER
+from cluster.core.effects import Effect, Observe, RunJob
+from cluster.core.events import TimerFired
+from cluster.core.messages import ProducePartition, ProduceRequest, TopicPartition
+from cluster.core.metadata.records import PartitionRecord, TopicRecord
+from sim.checkers.base import Jury
+from sim.checkers.due_compaction import DueCompaction
+from sim.checkers.ghost import Ghost
+from storage.batch import Record, build_batch
+from storage.directory.cleaners import key_of
+from tests.cluster.broker.setup import BrokerSetup
+from tests.cluster.replica.setup import of
+
+T0 = TopicPartition("t", 0)
+
+
+def dirty(isr: tuple[int, ...] = (1,), /, **configs: str) -> BrokerSetup:
+    """Returns a broker with four segments of one batch each, all with one key, of which the last is active."""
+    setup = BrokerSetup()
+    all_configs = {"cleanup_policy": "compact", "segment_bytes": "100"} | configs
+    dotted = tuple((key.replace("_", "."), value) for key, value in all_configs.items())
+    setup.boot(
+        TopicRecord(name="t", topic_id="1f" * 16, configs=dotted),
+        PartitionRecord(topic="t", partition=0, replicas=isr, isr=isr, leader=1),
+    )
+    for value in (b"a", b"b", b"c", b"d"):
+        records = build_batch([Record(0, setup.now_ms, b"k", value)])
+        asked = ProducePartition(topic_partition=T0, records=records)
+        setup.ask(ProduceRequest(acks=1, timeout_ms=1_000, partitions=(asked,)))
+    return setup
+
+
+def found(setup: BrokerSetup, effects: list[Effect], timer: str = CLEANER_TIMER) -> list[str]:
+    """Returns what is wrong with a step of the timer that has these effects."""
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    DueCompaction(jury).on_step("broker-1", setup.broker, (TimerFired(key=timer),), effects)
+    assert all(each.checker == "compaction-due" for each in jury.violations)
+    return [each.what for each in jury.violations]
+
+
+def test_cl4_a_log_that_is_dirty_enough_is_cleaned() -> None:
+    setup = dirty()
+    (what,) = found(setup, [])
+    assert what == (
+        "t-0: broker-1 begins no round of compaction; 1.00 of its bytes are dirty, min.cleanable.dirty.ratio is 0.5"
+    )
+    effects = list(setup.fire(CLEANER_TIMER, 15_000))
+    assert of(effects, RunJob) and not found(setup, effects)
+    # Other timers begin none.
+    assert not found(setup, [], "logs.retention")
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"cleanup_policy": "delete"},
+        {"min_compaction_lag_ms": "1"},
+        # More than all bytes is no share.
+        {"min_cleanable_dirty_ratio": "1"},
+    ],
+)
+def test_cl4_a_log_that_need_not_be_cleaned_is_not_due(configs: dict[str, str]) -> None:
+    assert not found(dirty(**configs), [])
+
+
+def test_cl1_what_is_not_committed_is_not_due() -> None:
+    assert not found(dirty((1, 2)), [])
+
+
+@pytest.mark.parametrize(("first_dirty", "is_due"), [(1, True), (2, False), (3, False)])
+def test_cl4_what_is_clean_counts_against_what_is_not(first_dirty: int, *, is_due: bool) -> None:
+    """Two of three segments are dirty, or one, or none; half of the bytes have to be exceeded."""
+    setup = dirty()
+    log = setup.broker.replicas()[T0].log
+    cleaner = setup.broker.maintenance.cleaner_of(log)
+    cleaner._update(key_of(log), first_dirty)
+    assert bool(found(setup, [])) == is_due
+
+
+def test_cl6_what_cannot_be_cleaned_is_not_due() -> None:
+    setup = dirty()
+    log = setup.broker.replicas()[T0].log
+    setup.broker.maintenance.cleaner_of(log).mark_uncleanable(key_of(log), OSError("rot"))
+    assert not found(setup, [])
+
+
+def test_a_round_that_has_failed_at_once_was_begun() -> None:
+    setup = dirty()
+    assert not found(setup, [Observe(kind="log.uncleanable", fields=(), metadata_offset=0)])
