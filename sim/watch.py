@@ -14,7 +14,7 @@ from cluster.core.client.producer import ProducerCore
 from cluster.core.connection.outgoing import Answer
 from cluster.core.connection.rooms import Room
 from cluster.core.controller.controller import Controller
-from cluster.core.effects import BOOTSTRAP, Observe, RunJob, Send
+from cluster.core.effects import BOOTSTRAP, Observe, RunJob, Send, Stop
 from cluster.core.events import Event, Response
 from cluster.core.messages import (
     CONTROLLER_ID,
@@ -40,6 +40,7 @@ from sim.checkers.client_sends import ClientSends
 from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.due_compaction import DueCompaction
 from sim.checkers.due_retention import DueRetention
+from sim.checkers.failed_disks import FailedDisks
 from sim.checkers.fetch_order import FetchOrder
 from sim.checkers.forwarding import FORWARDED, ForwardedRequests
 from sim.checkers.ghost import NO_END
@@ -115,6 +116,7 @@ class Watch:
         self._adopted = AdoptedMarks(witness.jury)
         self._order = FetchOrder(witness.jury)
         self._offline = OfflineNames(witness.jury)
+        self._failed_disks = FailedDisks(witness.jury)
         self._standing = StandingTimers(witness.jury)
         self._reported_excuses = 0
 
@@ -203,6 +205,8 @@ class Watch:
             if not (shell.is_damaged or shell.is_stopping or shell.disk.has_faults or shell.disk.has_refused):
                 self._retention.on_step(shell.name, core, now_ms, events, effects)
                 self._compaction.on_step(shell.name, core, events, effects)
+            if shell.disk.has_refused:
+                self._look_at_disk(shell, core, effects)
             # A broker that stops in order takes no answer any more while it closes its logs.
             if not shell.is_stopping:
                 if is_answer:
@@ -229,6 +233,13 @@ class Watch:
                 self._sends.on_step(client, events, now_ms + core.config.retry_backoff_ms)
                 self._renumbering.on_step(client, events)
             self._idle.on_step(client, core, now_ms, events, effects)
+
+    def _look_at_disk(self, node: Node, core: Broker, effects: Sequence[object]) -> None:
+        """Show which directories a broker goes on with, once it knows what its calls have met."""
+        life, errors = (node.node_id, node.life_number), node.disk.errors
+        is_over = node.is_stopping or any(type(effect) is Stop for effect in effects)
+        if not is_over and self._failed_disks.is_new(life, errors) and not node.has_job:
+            self._failed_disks.on_step(life, errors, core.online_directories)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives an answer of a node or client as it leaves."""

@@ -8,7 +8,7 @@ its mode says (`sim.disk.survival`). `sync` of a file makes its bytes and its le
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import final
 
@@ -184,6 +184,11 @@ class SimDisk:
     def refused(self, path: str) -> bool:
         """Whether a call at or below `path` met an error since `begin_life`."""
         return any(each.startswith(f"{path}/") or each == path for each in self._cache.faults.refused)
+
+    @property
+    def errors(self) -> Sequence[str]:
+        """The paths of the calls that met an error since `begin_life`, in the order of the calls."""
+        return self._cache.faults.refused
 
     @property
     def has_refused(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, final
 
@@ -11,8 +12,10 @@ from sim.disk.faults import MUTATING, READ_OR_MUTATE
 from sim.faults.nodes import WIPED, NodeFaults
 from sim.faults.targets import Site, Targets
 from sim.hosts.node import Node
-from sim.scenario.disk_steps import FailDisk, FailSync, LieSyncs, RestoreDisk, SaveDisk, WipeDisk
+from sim.scenario.disk_steps import FailDisk, FailSync, LieSyncs, RestoreDisk, SaveDisk, SyncedFile, WipeDisk
 from sim.world.time import Actor
+from storage.producers.prepared_snapshot import UNFINISHED_SUFFIX
+from storage.segment.names import CLEANED_SUFFIX
 
 _SYNCS: Final = frozenset({"sync", "sync_directory"})
 _GROWING: Final = frozenset({"append", "create", "make_directory", "write_at"})
@@ -22,6 +25,12 @@ _CALLS: Final = {
     "syncs": _SYNCS,
     "all": READ_OR_MUTATE,
     None: READ_OR_MUTATE - _SYNCS,
+}
+# How the names of the files end that jobs write and sync.
+_WRITTEN_BY_JOBS: Final[Mapping[SyncedFile, str]] = {
+    "cleaned": CLEANED_SUFFIX,
+    "checkpoint": "-checkpoint.job.tmp",
+    "snapshot": UNFINISHED_SUFFIX,
 }
 _ERRORS: Final = {"io": errno.EIO, "full": errno.ENOSPC, "read-only": errno.EROFS}
 
@@ -89,7 +98,10 @@ class DiskFaults:
                     token = (node, node.starts, step.page_cache)
                     self._site.world.after(node.actor, step.down, self._after_sync, token)
 
-            path = node.segment_path("-".join(step.log.rsplit("/", 1))) if step.log is not None else ""
+            if step.file is not None:
+                path = _WRITTEN_BY_JOBS[step.file]
+            else:
+                path = node.segment_path("-".join(step.log.rsplit("/", 1))) if step.log is not None else ""
             node.disk.fail_next_sync(path, struck)
 
         return self._nodes.each(step, step.fail_sync, "the next sync fails at", arm)

@@ -149,6 +149,11 @@ class Node(Shell):
         return self._timers.pending
 
     @property
+    def has_job(self) -> bool:
+        """Whether a job has not ended yet, or the core was not told of its end."""
+        return bool(self._jobs) or any(type(event) is JobDone for event, _ in self._inbox)
+
+    @property
     def is_at_leisure(self) -> bool:
         """Whether the process runs and goes on, and neither a job nor an event is left for it."""
         has_work = bool(self._jobs or self._inbox)

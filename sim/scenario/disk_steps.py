@@ -11,6 +11,7 @@ from sim.scenario.values import Duration, Percent, Size, TargetField
 
 Calls = Literal["reads", "writes", "syncs", "all"]
 Extent = Literal["bit", "sector", "block"]
+SyncedFile = Literal["cleaned", "checkpoint", "snapshot"]
 RotFile = Literal["log", "index", "epochs", "producers", "checkpoints"]
 _LOG = r"^[a-zA-Z0-9._-]+/[0-9]+$"
 _DOWN_AFTER = (
@@ -78,11 +79,26 @@ class FailSync(DiskStep):
         pattern=_LOG,
         description="Waits for a sync of the active segment of this log, `topic/partition`; without it, of any file.",
     )
+    file: SyncedFile | None = Field(
+        default=None,
+        description="Waits for a sync of a file that a job writes: a segment of the cleaner, a checkpoint of a log "
+        "directory, or a snapshot of producers. Nobody was told of what it holds.",
+    )
     page_cache: Literal["kept", "dropped"] = Field(
         default="kept",
         description="Whether the process starts over the page cache that shows the bytes, or the machine restarts.",
     )
     down: Duration | None = Field(default=None, description=_DOWN_AFTER)
+
+    @model_validator(mode="after")
+    def _check_file(self) -> FailSync:
+        if self.log is not None and self.file is not None:
+            raise ValueError("`file` names no segment of a `log`; give one of both")
+        return self
+
+    @property
+    def loses_synced(self) -> bool:
+        return self.file is None
 
 
 class HangDisk(Named):

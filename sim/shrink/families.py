@@ -25,7 +25,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "recovery", "recovery-point", "flushed-durable", "clean-stop", "log-shape", "replicas-agree",
-            "index-entries", "verified-logs",
+            "index-entries", "verified-logs", "failed-disks",
         }
     ),
     # Decisions of the controller, and who obeys them.

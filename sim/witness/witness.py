@@ -359,7 +359,8 @@ class Witness:
     def on_reply(self, node: Member, exchange: Exchange, body: ResponseBody) -> None:
         """Show what a node answers to producers, followers, consumers and brokers."""
         request, node_id = exchange.body, node.node_id
-        self.controller.named.on_answer(node_id, body)
+        known = node.core.image if isinstance(node.core, Broker) else None
+        self.controller.named.on_answer(node_id, body, known)
         if isinstance(body, MetadataResponse):
             self.controller.on_described(node_id, body)
         elif node_id == CONTROLLER_ID:

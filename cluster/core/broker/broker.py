@@ -120,6 +120,11 @@ class Broker:
         """Whether any produced set waits for its checks, which are jobs; for checkers."""
         return not self._ending.is_over and self.manager.appends.waits_for_checks
 
+    @property
+    def online_directories(self) -> list[str]:
+        """The log directories that the broker goes on with; for checkers."""
+        return [manager.directory for manager in self._logs.directories.online]
+
     def waiting_fetches(self, topic_partition: TopicPartition) -> list[LogView]:
         """Returns the topic id and leader epoch that the replica had when each fetch of it that waits was parked."""
         if self._ending.is_over:

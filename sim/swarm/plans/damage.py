@@ -39,6 +39,26 @@ def _fail_sync(ground: Ground, choices: Choices) -> list[Part]:
     return [sync]
 
 
+def _fail_job(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a sync that fails in a job, of a file that nobody was told of: appends and fetches meet no error."""
+    file = choices.pick(("checkpoint", "checkpoint", "snapshot"), "file")
+    return [_fail_sync_of(file, ground, choices)]
+
+
+def _fail_cleaner(ground: Ground, choices: Choices) -> list[Part]:
+    return [_fail_sync_of("cleaned", ground, choices)]
+
+
+def _fail_sync_of(file: str, ground: Ground, choices: Choices) -> Part:
+    return {"fail_sync": ground.broker(choices), "file": file, "down": choices.ms(DOWN_MS, "down")}
+
+
+def _is_compacted(ground: Ground) -> bool:
+    """Whether brokers compact logs."""
+    topics = ground.scenario.topics.values()
+    return any("compact" in str(topic.config.get("cleanup.policy")) for topic in topics)
+
+
 def _lie_syncs(ground: Ground, choices: Choices) -> list[Part]:
     gap = choices.ms((100, 1_000, 3_000), "gap")
     return [
@@ -92,6 +112,10 @@ _lose_writes, _misdirect_writes = _phantom_writes("lose_writes"), _phantom_write
 DAMAGE = (
     Fault(name="fail-disk", family="disk", percent=30, most=2, draw=_fail_disk),
     Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync, is_possible=_is_beyond),
+    Fault(name="fail-job", family="disk", percent=50, most=2, draw=_fail_job),
+    Fault(
+        name="fail-cleaner", family="disk", percent=150, most=2, draw=_fail_cleaner, is_possible=_is_compacted
+    ),
     Fault(name="lie-syncs", family="disk", percent=30, most=1, draw=_lie_syncs, is_possible=_is_beyond),
     Fault(name="wipe-disk", family="disk", percent=40, most=1, draw=_wipe_disk, is_possible=_is_beyond),
     Fault(name="restore-disk", family="disk", percent=40, most=1, draw=_restore_disk, is_possible=_is_beyond),

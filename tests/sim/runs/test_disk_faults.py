@@ -25,6 +25,17 @@ consumers:
 steps:
 """
 FLUSHED = ", flush.messages: 1"
+COMPACTED = """\
+scenario: compacted
+duration: 4s
+cluster: {settings: {log.cleaner.backoff.ms: 200}}
+topics:
+  t: {replicas: 3, config: {min.insync.replicas: 2, cleanup.policy: compact, segment.ms: 200}}
+producers:
+  - {topic: t, rate: 40/s, acks: all, keys: 3}
+steps:
+  - {at: 1500ms, fail_sync: leader(t/0), file: FILE, down: 200ms}
+"""
 # Several requests wait for the slow disk, and come in one turn.
 GONE_IN_THE_SAME_TURN = """\
 scenario: gone-in-the-same-turn
@@ -108,6 +119,17 @@ def test_what_a_failed_sync_dropped_is_missing_after_the_next_power_loss_and_exc
     result = run(steps + power)
     assert has_line(result, "a sync of broker-") and has_line(result, "has stopped: data/t-0")
     assert any("had said to be durable" in excuse.reason for excuse in result.excuses)
+
+
+@pytest.mark.parametrize(("file", "words"), [("checkpoint", "-checkpoint"), ("cleaned", "compaction failed")])
+def test_a_sync_that_fails_in_a_job_takes_the_directory_offline_and_loses_nothing(
+    file: str, words: str
+) -> None:
+    result = run_scenario(parse_scenario(COMPACTED.replace("FILE", file)), 1)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    assert has_line(result, "a sync of broker-", "fails")
+    assert has_line(result, "has stopped: data", words), result.story
+    assert not result.excuses and not result.excused
 
 
 @pytest.mark.slow
@@ -210,6 +232,7 @@ def test_the_bundled_scenarios_hold_with_any_seed(name: str) -> None:
         ("fail_disk: broker 1, directory: 2", "the brokers have 1"),
         ("fail_disk: broker 9", "unknown node 'broker 9'"),
         ("fail_sync: broker 1, log: u/0", "unknown topic 'u'"),
+        ("fail_sync: broker 1, log: t/0, file: cleaned", "give one of both"),
         ("wipe_disk: producer 1", "producer 1 is a client"),
         ("restore_disk: S", "no earlier step has `as: S`"),
     ],
