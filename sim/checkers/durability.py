@@ -44,8 +44,10 @@ class RecoveryPointIsDurable(Checker):
         held_end = image.chain.end if sighting.held_end is None else min(image.chain.end, sighting.held_end)
         if left_end >= held_end:
             return None
-        # The log's start takes the recovery point along, as in Kafka: nobody can read what is before it.
-        if sighting.recovery_point > max(left_end, image.log_start):
+        # The log's start takes the recovery point along, as in Kafka: nobody can read what is before it. A follower may
+        # have adopted that of its leader with an answer that moved no high watermark, by which starts are noted.
+        log_start = max(image.log_start, partition.leader_log_start)
+        if sighting.recovery_point > max(left_end, log_start):
             return (
                 f"{partition.name}: broker {sighting.broker} has lost the records from {left_end} on; its checkpoint "
                 f"has recovery point {sighting.recovery_point}"

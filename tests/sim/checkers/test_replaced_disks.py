@@ -196,3 +196,12 @@ def test_a_follower_that_was_cut_at_the_start_of_its_leaders_log_may_differ_befo
 
     assert "committed-prefix" in follows(log_start=3)
     assert "committed-prefix" not in follows(log_start=4)
+
+
+def test_st2_a_follower_may_have_adopted_the_log_start_of_its_leader_without_a_sign() -> None:
+    def dies_after(log_start: int) -> list[str]:
+        started = HighWatermark(1, P, 0, 5, True, log_start)
+        return broken(*QUIET, started, Died(2, P, True, marks(0, 2), recovery_point=4))
+
+    assert "recovery-point" in dies_after(3)
+    assert "recovery-point" not in dies_after(4)
