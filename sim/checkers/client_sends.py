@@ -11,6 +11,7 @@ from cluster.core.events import Event, Response
 from cluster.core.messages import (
     FetchRequest,
     InitProducerIdRequest,
+    ListOffsetsRequest,
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
@@ -60,7 +61,7 @@ class ClientSends:
     are metadata and the id of a producer. Who was refused so, or got no answer, asks for metadata: without it, it
     would ask the wrong broker until the age of what it knows is over. No client goes back to an earlier leader epoch
     of a topic, whichever broker still believes in it (KIP-320), unless it was told meanwhile that there is no such
-    topic.
+    topic. What a consumer asks names the epoch that it knows: a leader of the past must refuse it.
     """
 
     first_name = "lone-first-batch"
@@ -93,6 +94,10 @@ class ClientSends:
             self._lone_calls[client, type(body)] = call
         if isinstance(body, MetadataRequest):
             self._failed.pop(client, None)
+        for topic_partition, named in _named_epochs(body):
+            if named != (epoch := known_epoch(topic_partition)):
+                what = f"names leader epoch {named} in a {type(body).__name__}, and knows epoch {epoch}"
+                self._jury.report(self.epoch_name, f"{topic_partition}: {client[0]} {what}")
         asked: dict[TopicPartition, tuple[Asked, int]] = {}
         for topic_partition, each in _asked(body):
             self._judge_first(client, each)
@@ -235,3 +240,12 @@ def _asked(body: RequestBody) -> list[tuple[TopicPartition, Asked]]:
         for each, batch in batches
         if batch.producer_id >= 0
     ]
+
+
+def _named_epochs(body: RequestBody) -> list[tuple[TopicPartition, int]]:
+    """Returns the leader epoch that a consumer's request names for each partition; producers name none."""
+    if isinstance(body, FetchRequest):
+        return [(each.topic_partition, each.current_leader_epoch) for each in body.partitions]
+    if isinstance(body, ListOffsetsRequest):
+        return [(body.topic_partition, body.current_leader_epoch)]
+    return []

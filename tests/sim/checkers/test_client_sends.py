@@ -12,6 +12,7 @@ from cluster.core.messages import (
     FetchRequest,
     FetchResponse,
     InitProducerIdRequest,
+    ListOffsetsRequest,
     MetadataRequest,
     MetadataResponse,
     ProducePartition,
@@ -104,9 +105,9 @@ def test_a_batch_whose_call_has_failed_is_not_in_flight_and_another_life_is_anot
     assert story.sent(1, batch(0, producer_id=10), client=("c", 2)) == []
 
 
-def fetch(offset: int) -> FetchRequest:
+def fetch(offset: int, epoch: int = 3) -> FetchRequest:
     asked = FetchPartition(
-        topic_partition=T0, fetch_offset=offset, last_fetched_epoch=2, max_bytes=1, current_leader_epoch=3
+        topic_partition=T0, fetch_offset=offset, last_fetched_epoch=2, max_bytes=1, current_leader_epoch=epoch
     )
     return FetchRequest(replica_id=-1, max_wait_ms=0, min_bytes=1, max_bytes=1, partitions=(asked,))
 
@@ -155,7 +156,7 @@ def test_kip951_an_older_epoch_is_news_to_who_was_told_meanwhile_that_there_is_n
     story.known_epoch = 1
     story.answered(1, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, named_epoch))
     story.known_epoch = max(1, named_epoch)
-    assert story.sent(3, fetch(5)) == (["hasty-retries"] if named_epoch < 0 else [])
+    assert story.sent(3, fetch(5, story.known_epoch)) == (["hasty-retries"] if named_epoch < 0 else [])
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
@@ -211,6 +212,14 @@ def knowing(*epochs: int, topic_ids: str = "aaa", between: MetadataResponse | No
 def test_kip320_a_client_goes_back_to_no_earlier_leader_epoch() -> None:
     assert knowing(3, 3, 5) == []
     assert knowing(3, 5, 4) == ["client-epochs"]
+
+
+@pytest.mark.parametrize("named", [2, 3, 4, -1])
+def test_kip320_what_a_consumer_asks_names_the_epoch_that_it_knows(named: int) -> None:
+    broken = [] if named == 3 else ["client-epochs"]
+    assert Story().sent(1, fetch(5, named)) == broken
+    looks_up = ListOffsetsRequest(topic_partition=T0, timestamp=-1, current_leader_epoch=named)
+    assert Story().sent(1, looks_up) == broken
 
 
 def test_kip320_unless_the_topic_is_another_one_or_was_missing() -> None:
