@@ -316,8 +316,10 @@ class Watch:
                 self._adopted.on_sent(life, effect.call, body.partitions, core.replicas())
                 self._order.on_sent(life, effect.to, effect.call, body.partitions)
             case AlterPartitionRequest() as body:
-                waits_for = _maximal_isr(core, body.topic_partition)
-                self._proposals.on_sent(life, effect.call, body, waits_for)
+                replica = core.replicas().get(body.topic_partition)
+                waits_for = () if replica is None else replica.maximal_isr
+                known = replica if replica is not None and replica.committed_isr else None
+                self._proposals.on_sent(life, effect.call, body, waits_for, known)
             case AllocateProducerIdsRequest():
                 self._unanswered.on_asking(shell.name, effect.call)
             case BrokerHeartbeatRequest() as body:
@@ -413,12 +415,6 @@ class Watch:
 def _known_epoch(core: ProducerCore | ConsumerCore, topic_partition: TopicPartition) -> int:
     leader = core.metadata.cache.leader(topic_partition)
     return -1 if leader is None else leader.leader_epoch
-
-
-def _maximal_isr(core: Broker, topic_partition: TopicPartition) -> tuple[int, ...]:
-    """Returns whom the high watermark waits for at the end of the step; nobody where the broker leads no more."""
-    replica = core.replicas().get(topic_partition)
-    return () if replica is None else replica.maximal_isr
 
 
 def _is_without_disk(shell: Shell) -> bool:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from struct import Struct
 from typing import NamedTuple, final
 
 from cluster.core.effects import Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response
 from cluster.core.messages import FetchPartition, FetchPartitionResponse, FetchResponse, TopicPartition
-from cluster.core.replica.follower import Follower
+from cluster.core.replica.follower import FetchState, Follower
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury
+from storage.batch import HEADER_SIZE
 
 # After these the follower goes on at once: it uses the answer, cuts its log, or starts it again.
 _USED = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
+# The base offset of a batch, the number of bytes that follow it, and the leader epoch, which is the first of those.
+_BATCH_START = Struct(">qii")
+_EPOCH_BYTES = 4
 # A node, and its life.
 Life = tuple[int, int]
 
@@ -41,7 +46,8 @@ class AdoptedMarks:
     It adopts the leader's high watermark, limited to its own log, and then a log start above its own, limited to that
     high watermark (FET-5, FET-13). Who does so with records only serves old records, and keeps them, for as long as
     nobody writes. It drops an epoch without records that its leader does not have. After a refusal it waits for
-    `replica.fetch.backoff.ms` before it asks for the partition again: else it would ask without rest.
+    `replica.fetch.backoff.ms` before it asks for the partition again, as after records that were damaged on the way:
+    else it would ask without rest. Where its leader epoch is over it asks no more in that one (FET-10).
     """
 
     name = "adopted-marks"
@@ -89,8 +95,7 @@ class AdoptedMarks:
                 about, replica = asked.get(answer.topic_partition), replicas.get(answer.topic_partition)
                 if about is None or replica is None:
                     continue
-                if answer.error not in _USED and _is_asked_again(about, replica, now_ms):
-                    what = f"asks again at once after {answer.error.name}, without its back-off"
+                if what := _haste(about, answer, replica, now_ms):
                     self._jury.report(self.haste_name, f"{answer.topic_partition}: follower {life[0]} {what}")
                 if not _is_used(about, answer, replica, now_ms):
                     continue
@@ -120,12 +125,35 @@ class AdoptedMarks:
             del self._asked[life]
 
 
-def _is_asked_again(about: Asked, replica: Replica, now_ms: int) -> bool:
-    """Whether the follower, still where it was when it asked, is ready for the next fetch right after its answer."""
+def _haste(about: Asked, answer: FetchPartitionResponse, replica: Replica, now_ms: int) -> str:
+    """Returns what is wrong if the follower, still where it was when it asked, asks again too soon; else nothing.
+
+    Where records were appended in part or not at all, a batch was damaged on the way.
+    """
     asked, follower = about.partition, replica.follower
-    is_same = follower is about.follower and replica.view == (asked.topic_id, asked.current_leader_epoch)
-    is_there = is_same and replica.log.log_end_offset == asked.fetch_offset
-    return is_there and follower is not None and follower.is_ready(now_ms)
+    if follower is None or follower is not about.follower:
+        return ""
+    if replica.view != (asked.topic_id, asked.current_leader_epoch):
+        return ""
+    if answer.error is ErrorCode.FENCED_LEADER_EPOCH:
+        is_over = follower.state is not FetchState.FETCHING
+        return "" if is_over else f"goes on in epoch {follower.leader_epoch}, which its leader calls over"
+    if replica.log.log_end_offset != asked.fetch_offset or not follower.is_ready(now_ms):
+        return ""
+    if answer.error not in _USED:
+        return f"asks again at once after {answer.error.name}, without its back-off"
+    is_good = answer.error is ErrorCode.NONE and answer.diverging is None
+    if is_good and _has_batch(answer.records, asked.current_leader_epoch):
+        return "asks again at once for records that it could not append, without its back-off"
+    return ""
+
+
+def _has_batch(records: bytes, leader_epoch: int) -> bool:
+    """Whether the first batch is whole, and of an epoch that the fetch may bring: a limit cuts what it ends within."""
+    if len(records) < HEADER_SIZE:
+        return False
+    _, following_bytes, epoch = _BATCH_START.unpack_from(records)
+    return bool(_BATCH_START.size - _EPOCH_BYTES + following_bytes <= len(records) and epoch <= leader_epoch)
 
 
 def _is_used(about: Asked, answer: FetchPartitionResponse, replica: Replica, now_ms: int) -> bool:

@@ -15,6 +15,8 @@ from sim.checkers.base import Jury
 Life = tuple[int, int]
 # The errors after which the controller has not made the change, and will not make it.
 _REFUSALS = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+# Those after which what it builds on is known to be out of date.
+_SUPERSEDED = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION})
 # How long an answer may wait for the events before it.
 SLACK_US = 1_000_000
 
@@ -50,21 +52,28 @@ class Proposal:
     partition_epoch: int
     waits_for: tuple[int, ...]
     is_accepted: bool = False
+    # The controller has another leader, or another in-sync set: only metadata help.
+    is_superseded: bool = False
     refused_us: int | None = None
     # When the call failed, which says nothing of its outcome.
     lost_us: int | None = None
+
+    @property
+    def builds_on(self) -> tuple[str, int, int]:
+        return self.topic_id, self.leader_epoch, self.partition_epoch
 
 
 @final
 class Proposals:
     """Judges each proposal of an in-sync set, and what its leader makes of the answer.
 
-    The leader of an epoch has no other proposal without an answer (I5): two at a time could reach the controller in the
-    other order, and the leader would not know which set is committed. As long as the outcome is unknown, the leader
-    waits for all that may be in sync: those of the committed set, and the joiner (ISR-6, KIP-497). It waits no longer
-    for a joiner that was refused, or that joins a set which is not the committed one any more. Once a leader has a
-    definite answer it waits for the committed set alone. Without an answer it proposes the same again, after its
-    back-off: nobody else can, and it makes no other proposal before it knows.
+    It proposes a change of what it knows, and not again one that the controller has called out of date. The leader of
+    an epoch has no other proposal without an answer (I5): two at a time could reach the controller in the other order,
+    and the leader would not know which set is committed. As long as the outcome is unknown, the leader waits for all
+    that may be in sync: those of the committed set, and the joiner (ISR-6, KIP-497). It waits no longer for a joiner
+    that was refused, or that joins a set which is not the committed one any more. Once a leader has a definite answer
+    it waits for the committed set alone. Without an answer it proposes the same again, after its back-off: nobody else
+    can, and it makes no other proposal before it knows.
     """
 
     name = "one-proposal"
@@ -88,9 +97,19 @@ class Proposals:
         return bool(self._last)
 
     def on_sent(
-        self, life: Life, call: int, body: AlterPartitionRequest, waits_for: tuple[int, ...] = ()
+        self,
+        life: Life,
+        call: int,
+        body: AlterPartitionRequest,
+        waits_for: tuple[int, ...] = (),
+        known: LeaderView | None = None,
     ) -> None:
-        """Receives a proposal as it leaves the core, which waits for these replicas since."""
+        """Receives a proposal as it leaves the core, which waits for these replicas since.
+
+        `known` is what the leader knows at the end of the step; None where it leads no more.
+        """
+        if known is not None:
+            self._judge_change(life, body, known)
         proposals = self._open.setdefault(life, {})
         proposed = (body.topic_partition, body.leader_epoch, body.topic_id)
         if proposed in proposals.values():
@@ -108,6 +127,20 @@ class Proposals:
             waits_for=waits_for,
         )
 
+    def _judge_change(self, life: Life, body: AlterPartitionRequest, known: LeaderView) -> None:
+        """Judge whether a proposal changes what its leader knows to be committed, and may still be new."""
+        last = self._last.get(life, {}).get(body.topic_partition)
+        builds_on = (body.topic_id, body.leader_epoch, body.partition_epoch)
+        what = ""
+        if sorted(member.broker_id for member in body.new_isr) == sorted(known.committed_isr):
+            what = f"the in-sync set that is committed, {known.committed_isr}"
+        elif body.partition_epoch != known.partition_epoch:
+            what = f"on partition epoch {body.partition_epoch}; it knows {known.partition_epoch}"
+        elif last is not None and last.is_superseded and builds_on == last.builds_on:
+            what = f"again on partition epoch {body.partition_epoch}, which the controller calls out of date"
+        if what:
+            self._jury.report(self.name, f"{body.topic_partition}: broker {life[0]} proposes {what}")
+
     def on_answered(self, life: Life, call: int, body: object = None) -> None:
         """Receives the end of a call, by its answer or by a failure."""
         proposals = self._open.get(life)
@@ -121,6 +154,7 @@ class Proposals:
             last.lost_us = self._jury.now_us()
         else:
             last.is_accepted = body.error is ErrorCode.NONE
+            last.is_superseded = body.error in _SUPERSEDED
             last.refused_us = self._jury.now_us() if body.error in _REFUSALS else None
 
     def on_step(

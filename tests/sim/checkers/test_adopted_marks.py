@@ -24,6 +24,7 @@ from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.run import run_scenario
 from sim.scenario.model import Scenario
+from storage.batch import Record, build_batch
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,7 @@ def judged(
     error: ErrorCode = ErrorCode.NONE,
     delayed_until_ms: int = 0,
     state: FetchState = FetchState.FETCHING,
+    records: bytes = b"",
 ) -> list[str]:
     """Returns what is found in a step that leaves a follower at the high watermark 8, after an answer that says 9.
 
@@ -96,7 +98,7 @@ def judged(
         replica.follower = Follower(leader_id=1, leader_epoch=1)
     replica.follower.state, replica.follower.delayed_until_ms = state, delayed_until_ms
     answer = FetchPartitionResponse(
-        topic_partition=partition, high_watermark=9, log_start_offset=0, error=error
+        topic_partition=partition, high_watermark=9, log_start_offset=0, error=error, records=records
     )
     response = Response(call=7, body=FetchResponse(partitions=(answer,)))
     adopted.on_step((2, 1), [response], effects, {partition: replica}, 0)
@@ -117,9 +119,26 @@ def test_fet10_a_follower_that_was_refused_asks_again_after_its_back_off() -> No
     assert judged(error=refused) == ["hasty-followers"]
     assert judged(error=refused, delayed_until_ms=1) == []
     assert judged(error=ErrorCode.FENCED_LEADER_EPOCH, state=FetchState.FENCED) == []
+    # Only a newer epoch helps.
+    assert judged(error=ErrorCode.FENCED_LEADER_EPOCH, delayed_until_ms=1) == ["hasty-followers"]
+    assert judged(error=ErrorCode.FENCED_LEADER_EPOCH, follows_again=True) == []
     # Its log is cut, or begins again; another role knows nothing of the refusal.
     assert judged(error=ErrorCode.OFFSET_OUT_OF_RANGE) == []
     assert judged(error=refused, follows_again=True) == []
+
+
+@pytest.mark.parametrize(
+    ("epoch", "size_bytes", "is_wrong"),
+    [(0, None, True), (1, None, True), (2, None, False), (1, -1, False), (1, 60, False)],
+)
+def test_fet10_records_that_were_damaged_on_the_way_are_asked_for_after_the_back_off(
+    epoch: int, size_bytes: int | None, *, is_wrong: bool
+) -> None:
+    batch = build_batch([Record(9, 0, None, b"v")], partition_leader_epoch=epoch)
+    # A limit may have cut the last batch, and of later epochs the follower takes none.
+    records = batch[:size_bytes]
+    assert judged(records=records, delayed_until_ms=1) == []
+    assert judged(records=records) == (["hasty-followers"] if is_wrong else [])
 
 
 # Old segments go, also after the last record for a while; a broker whose clock is behind deletes them later.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Response, TransportError
-from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, TopicPartition
+from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, IsrMember, TopicPartition
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.checkers.proposals import Life, Proposals
@@ -153,3 +153,32 @@ def test_isr6_a_definite_answer_ends_the_wait_in_the_step_that_takes_it(error: E
 
 def test_isr6_an_answer_that_leaves_the_outcome_open_does_not() -> None:
     assert taken(Leading(), ErrorCode.INVALID_UPDATE_VERSION) == []
+
+
+def proposes(known: Leading | None, *members: int, before: object = None) -> list[str]:
+    """Returns what is wrong with a proposal of these members, after an earlier one with that answer."""
+    proposals, jury = watched()
+    new_isr = tuple(IsrMember(broker_id=member, broker_epoch=5) for member in members)
+    body = replace(proposal(0), new_isr=new_isr)
+    if before is not None:
+        proposals.on_sent(FIRST_LIFE, 1, body, (1, 2, 3))
+        proposals.on_answered(FIRST_LIFE, 1, before)
+    proposals.on_sent(FIRST_LIFE, 2, body, (1, 2, 3), known)
+    assert all(each.checker == "one-proposal" for each in jury.violations)
+    return [each.what.partition(" proposes ")[2] for each in jury.violations]
+
+
+def test_isr5_a_leader_proposes_a_change_of_what_it_knows() -> None:
+    assert proposes(Leading(), 1, 2, 3) == proposes(Leading(), 1) == []
+    assert proposes(Leading(), 1, 2) == ["the in-sync set that is committed, (1, 2)"]
+    assert proposes(Leading(partition_epoch=4), 1) == ["on partition epoch 0; it knows 4"]
+    # It leads no more.
+    assert proposes(None, 1, 2) == []
+
+
+def test_isr6_what_is_out_of_date_is_not_proposed_again() -> None:
+    again = ["again on partition epoch 0, which the controller calls out of date"]
+    for error in (ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.FENCED_LEADER_EPOCH):
+        assert proposes(Leading(), 1, before=refused(error)) == again
+    for answer in (refused(ErrorCode.REQUEST_TIMED_OUT), TransportError(reason="no answer")):
+        assert proposes(Leading(), 1, before=answer) == []
