@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from cluster.core.broker.broker import Broker
 from sim.checkers.base import Jury
@@ -21,17 +21,18 @@ def judge_verified_logs(nodes: Collection[Node], jury: Jury) -> None:
     """Report each problem in a log of a broker at rest, on disks that have done all that they were told to do."""
     for node in nodes:
         if isinstance(node.core, Broker) and not node.is_damaged and node.core.lifecycle.is_unfenced:
-            logs = {replica.name for replica in node.core.replicas().values()}
+            logs = {each.name: each.log.log_start_offset for each in node.core.replicas().values()}
             file_system = node.disk.file_system(Life("eye", sees_through=True))
             for what in problems(file_system, node.directories, logs):
                 jury.report(NAME, f"{node.name}: {what}")
 
 
-def problems(file_system: FileSystem, directories: Collection[str], logs: Collection[str]) -> Iterator[str]:
-    """Yields the problems of the logs of these names, each with its file and rule."""
+def problems(file_system: FileSystem, directories: Collection[str], logs: Mapping[str, int]) -> Iterator[str]:
+    """Yields the problems of the logs of these names, each with its file and rule; `logs` has their start offsets."""
     for directory in directories:
         for name in sorted(file_system.list(directory)):
             if name in logs:
-                for each in verify_partition(file_system, join(directory, name), in_use=True).problems:
+                path, start = join(directory, name), logs[name]
+                for each in verify_partition(file_system, path, in_use=True, log_start_offset=start).problems:
                     if each.rule != _OF_TIMES:
                         yield f"{each.path}: {each.rule}: {each.message}"

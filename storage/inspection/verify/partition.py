@@ -22,8 +22,10 @@ from storage.batch.control_records import read_control_record
 from storage.batch.pieces import HEADS_HELD
 from storage.disk.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
     PARTITION_METADATA_FILE,
     LeaderEpochCheckpoint,
+    OffsetCheckpoint,
     PartitionMetadataFile,
 )
 from storage.disk.filesystem import FileSystem, basename, dirname, found_at, join
@@ -80,19 +82,27 @@ class PartitionReport:
 
 
 def verify_partition(
-    file_system: FileSystem, directory: str, *, deep: bool = False, in_use: bool = False
+    file_system: FileSystem,
+    directory: str,
+    *,
+    deep: bool = False,
+    in_use: bool = False,
+    log_start_offset: int | None = None,
 ) -> PartitionReport:
     """Verify one partition; `deep` also decodes every record. Raises OSError if the directory or a file is unreadable.
 
     If a node deletes a file meanwhile, the verification starts again. While a node uses the directory (`in_use`), files
     of unfinished operations are not reported: a compaction writes `.cleaned` files, retention keeps `.deleted` ones for
-    file.delete.delay.ms. A directory that the node deletes meanwhile has an empty report.
+    file.delete.delay.ms. A directory that the node deletes meanwhile has an empty report. Without `log_start_offset`
+    that of the checkpoint in the log directory counts.
     """
+    if log_start_offset is None:
+        log_start_offset = _log_start_offset(file_system, directory)
     looks = 0
     while True:
         looks += 1
         try:
-            return _Verification(file_system, directory, deep, in_use).run()
+            return _Verification(file_system, directory, deep, in_use, log_start_offset).run()
         except FileNotFoundError:
             # A broken link is no deleted directory.
             is_deleted = basename(directory) not in file_system.list(dirname(directory))
@@ -100,6 +110,19 @@ def verify_partition(
                 return PartitionReport(directory=directory)
             if is_deleted or looks == _LOOKS:
                 raise
+
+
+def _log_start_offset(file_system: FileSystem, directory: str) -> int:
+    """Returns the log start offset that the checkpoint beside the partition has for it; 0 if none can be read."""
+    path = join(dirname(directory), LOG_START_OFFSET_CHECKPOINT)
+    try:
+        parsed = parse_directory_name(basename(directory))
+        if not file_system.exists(path):
+            return 0
+        return OffsetCheckpoint(file_system, path).read().get((parsed.topic, parsed.partition), 0)
+    except (BadDirectoryName, CorruptCheckpoint, OSError):
+        # What is wrong with the checkpoint is said by who verifies the whole log directory.
+        return 0
 
 
 def left_over(name: str, replaced_files: Container[str]) -> str:
@@ -116,13 +139,15 @@ def left_over(name: str, replaced_files: Container[str]) -> str:
 
 
 class _Verification:
-    def __init__(self, file_system: FileSystem, directory: str, deep: bool, in_use: bool) -> None:
+    def __init__(
+        self, file_system: FileSystem, directory: str, deep: bool, in_use: bool, log_start_offset: int
+    ) -> None:
         self._file_system, self._directory, self._deep = file_system, directory, deep
         self._in_use = in_use
         self._report = PartitionReport(directory=directory)
         # How many problems of each file were found.
         self._found: dict[str, int] = {}
-        self._producers = ProducerWatch(file_system, directory)
+        self._producers = ProducerWatch(file_system, directory, log_start_offset)
         # The paths that lead to nothing.
         self._broken: set[str] = set()
         self._last_offset = -1

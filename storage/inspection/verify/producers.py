@@ -1,7 +1,8 @@
 """Verifies that producers and transactions of a log agree with its transaction indexes and its producer snapshots.
 
 Each batch of a producer must continue the sequence of its previous batch. After missing offsets only a sequence that
-goes back is wrong: compaction may have removed the batches between.
+goes back is wrong: compaction may have removed the batches between. What is below the log start offset says nothing: a
+follower whose leader's log begins later keeps there what it had, also of an epoch that no leader has any more.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class ProducerWatch:
     `end_segment` after each segment, at last `check_end`.
     """
 
-    def __init__(self, file_system: FileSystem, directory: str) -> None:
+    def __init__(self, file_system: FileSystem, directory: str, log_start_offset: int) -> None:
         self._file_system, self._directory = file_system, directory
+        self._log_start_offset = log_start_offset
         self._producers: dict[int, _Producer] = {}
         # By producer, the first offset of its open transaction.
         self._open: dict[int, int] = {}
@@ -104,7 +106,7 @@ class ProducerWatch:
             return
         if batch.is_transactional:
             self._open.setdefault(batch.producer_id, batch.base_offset)
-        if batch.base_sequence != NO_SEQUENCE:
+        if batch.base_sequence != NO_SEQUENCE and batch.last_offset >= self._log_start_offset:
             for message in self._sequence_problem(batch):
                 yield path, batch.position, "PS4", f"producer {batch.producer_id}: {message}"
             self._producers[batch.producer_id] = _Producer(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from sim.disk import SimFileSystem
+from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT
 from storage.disk.filesystem import OpenMode, join
 from storage.index.transaction_index import ENTRY
 from storage.inspection.verify.partition import verify_partition
@@ -62,6 +63,36 @@ def test_ps4_a_sequence_that_does_not_follow_is_named() -> None:
     assert found({0: [data(0, 5), data(1, 5)]}) == at(1, "PS4")
     assert found({0: [data(0, 2**31 - 1), data(1, 0)]}) == []
     assert found({0: [data(0, 2**31 - 1), data(1, 1)]}) == at(1, "PS4")
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "is_found"),
+    [
+        ("0\n1\n{} 0\n", True),
+        ("0\n1\n{} 1\n", False),
+        ("0\n1\nu 0 1\n", True),
+        ("0\n5\n", True),
+        (None, True),
+    ],
+)
+def test_ps4_what_is_below_the_log_start_says_nothing(checkpoint: str | None, *, is_found: bool) -> None:
+    """A follower keeps there what it had, where the log of its leader begins later."""
+    file_system = new_file_system()
+    put(file_system, f"{0:020d}.log", data(0, 0) + data(1, 7) + data(2, 8))
+    directory, _, name = DIRECTORY.rpartition("/")
+    if checkpoint is not None:
+        topic, _, number = name.rpartition("-")
+        file = file_system.open(join(directory, LOG_START_OFFSET_CHECKPOINT), OpenMode.CREATE)
+        file.append(checkpoint.format(f"{topic} {number}").encode())
+        file.close()
+    assert names_ps4(file_system) is is_found
+    # A node knows better than its checkpoint.
+    assert names_ps4(file_system, 0) and not names_ps4(file_system, 1)
+
+
+def names_ps4(file_system: SimFileSystem, log_start_offset: int | None = None) -> bool:
+    report = verify_partition(file_system, DIRECTORY, log_start_offset=log_start_offset)
+    return "PS4" in [each.rule for each in report.problems]
 
 
 def test_ps4_a_new_epoch_begins_its_own_sequences_and_an_older_one_is_named() -> None:
