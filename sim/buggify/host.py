@@ -64,6 +64,12 @@ class HostPoints:
             return None
         return self.buggify.between(1, _FEW_CALLS, "few-places", self.name)
 
+    def most_of_a_method(self) -> int | None:
+        """Returns how many unary calls of a method a life of the node has with a peer; None for the usual number."""
+        if not self.buggify.fires("few-calls", self.name):
+            return None
+        return self.buggify.between(1, 2, "few-calls", self.name)
+
     def job_us(self, lasting_us: int, until_us: int) -> tuple[int, int]:
         """Returns how long a job takes, and after how much of that time its work is done."""
         assert 0 <= until_us <= lasting_us, (until_us, lasting_us)

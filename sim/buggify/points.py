@@ -164,6 +164,7 @@ _SETTINGS = _of(
     ("tiny-answers", 50, "a life of a broker answers a fetch with one batch"),
     ("tiny-metadata-fetches", 50, "a life of a broker fetches metadata batch by batch"),
     ("few-places", 50, "a life of a node takes up to three calls at a time on each stream"),
+    ("few-calls", 50, "a life of a node has one or two unary calls of a method with a peer at a time"),
     ("few-waiting", 50, "a life of a broker lets four requests of a kind wait, and refuses more"),
     ("little-work", 50, "a life of a broker checks what producers send in slices only"),
     ("quick-heartbeats", 50, "a life of a broker sends heartbeats four times as often"),

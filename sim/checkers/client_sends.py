@@ -61,7 +61,8 @@ class ClientSends:
     are metadata and the id of a producer. Who was refused so, or got no answer, asks for metadata: without it, it
     would ask the wrong broker until the age of what it knows is over. No client goes back to an earlier leader epoch
     of a topic, whichever broker still believes in it (KIP-320), unless it was told meanwhile that there is no such
-    topic. What a consumer asks names the epoch that it knows: a leader of the past must refuse it.
+    topic. What a consumer asks names the epoch that it knows: a leader of the past must refuse it. And it knows no
+    epoch of which nobody has told it: those of a topic end with it, also where another one of its name follows.
     """
 
     first_name = "lone-first-batch"
@@ -84,6 +85,8 @@ class ClientSends:
         self._lone_again: dict[tuple[Client, type], int] = {}
         # By client and partition: the topic's id, and the latest leader epoch that the client knew when it sent.
         self._known: dict[Client, dict[TopicPartition, tuple[str, int]]] = {}
+        # By client, partition and topic's id: the latest leader epoch that an answer has told.
+        self._told: dict[Client, dict[tuple[TopicPartition, str], int]] = {}
 
     def on_sent(
         self, client: Client, call: int, body: RequestBody, now_ms: int, known_epoch: KnownEpoch
@@ -104,6 +107,10 @@ class ClientSends:
             self._judge_hasty(client, each, now_ms)
             epoch = known_epoch(topic_partition)
             self._judge_epoch(client, topic_partition, each.topic_id, epoch)
+            told = self._told.get(client, {}).get((topic_partition, each.topic_id), -1)
+            if epoch > told:
+                what = f"knows leader epoch {epoch} of topic {each.topic_id}; it was told of {told}"
+                self._jury.report(self.epoch_name, f"{topic_partition}: {client[0]} {what}")
             asked[topic_partition] = each, epoch
         if asked:
             self._open.setdefault(client, {})[call] = asked
@@ -150,6 +157,8 @@ class ClientSends:
             open_calls = self._open.get(client)
             if type(event) is not Response:
                 continue
+            if type(event.body) is MetadataResponse:
+                self._note_told(client, event.body)
             for kind in _LONE:
                 if self._lone_calls.get((client, kind)) == event.call:
                     del self._lone_calls[client, kind]
@@ -169,11 +178,23 @@ class ClientSends:
             if answer.topic_partition not in asked:
                 continue
             each, known_epoch = asked[answer.topic_partition]
+            self._note_epoch(client, answer.topic_partition, each.topic_id, answer.leader_epoch)
             if answer.error is ErrorCode.NONE:
                 self._proven[client, each.partition] = (each.producer, each.topic_id)
             elif answer.error in ABOUT_LEADERS and answer.leader_epoch <= known_epoch:
                 self._refused.setdefault(client, {})[each] = retry_ms
                 self._on_failed(client, each)
+
+    def _note_told(self, client: Client, body: MetadataResponse) -> None:
+        for topic in body.topics:
+            for each in topic.partitions:
+                topic_partition = TopicPartition(topic.name, each.partition)
+                self._note_epoch(client, topic_partition, topic.topic_id, each.leader_epoch)
+
+    def _note_epoch(self, client: Client, topic_partition: TopicPartition, topic_id: str, epoch: int) -> None:
+        told = self._told.setdefault(client, {})
+        key = topic_partition, topic_id
+        told[key] = max(told.get(key, -1), epoch)
 
     def _forget_missing(self, client: Client, body: object) -> None:
         """Forget what a client knew of the topics that an answer does not know: so does the client.

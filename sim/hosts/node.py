@@ -185,6 +185,9 @@ class Node(Shell):
         most_calls = None if self.points is None else self.points.most_calls()
         if most_calls is not None:
             self._listener.limit_calls(most_calls)
+        most_of_a_method = None if self.points is None else self.points.most_of_a_method()
+        if most_of_a_method is not None:
+            self._dialer.limit_calls(most_of_a_method)
         if self.start_ends_in:
             self.disk.arm_crash(self.start_ends_in)
         handles = None if self.disk.points is None else self.disk.points.handles()

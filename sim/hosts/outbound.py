@@ -6,7 +6,14 @@ from typing import Protocol, final
 
 from cluster.core.connection.backoff import Backoff
 from cluster.core.connection.codec import STREAM_REQUESTS, Malformed
-from cluster.core.connection.outgoing import NEVER_MS, Answer, Ended, Outgoing, OutgoingStream
+from cluster.core.connection.outgoing import (
+    MOST_OF_A_METHOD,
+    NEVER_MS,
+    Answer,
+    Ended,
+    Outgoing,
+    OutgoingStream,
+)
 from cluster.core.connection.pieces import cut
 from cluster.core.effects import Send
 from cluster.core.events import TransportError
@@ -43,9 +50,9 @@ class Peer:
         "target", "unwritten",
     )  # fmt: skip
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int, most_of_a_method: int) -> None:
         self.target = target
-        self.outgoing = Outgoing(CODEC)
+        self.outgoing = Outgoing(CODEC, most_of_a_method)
         self.backoff = Backoff()
         self.connection: Connection | None = None
         # Whether the other side has accepted the connection.
@@ -82,12 +89,18 @@ class Dialer:
         # The peers to which something may have to be written, and the alarms that rang while the host was paused.
         self.dirty: dict[int, Peer] = {}
         self._late: list[str] = []
+        self._most_of_a_method = MOST_OF_A_METHOD
+
+    def limit_calls(self, most_of_a_method: int) -> None:
+        """Let no more unary calls of a method be with a peer at a time; to be called before the first call."""
+        assert not self._peers, len(self._peers)
+        self._most_of_a_method = most_of_a_method
 
     def send(self, effect: Send, target: int) -> None:
         """Queues a call; `flush` writes it. While the node cannot be reached, the call fails at once."""
         peer = self._peers.get(target)
         if peer is None:
-            peer = self._peers[target] = Peer(target)
+            peer = self._peers[target] = Peer(target, self._most_of_a_method)
         now_ms = self._host.clock.now_ms()
         if peer.connection is None and not self._dial(peer, now_ms):
             self._soon(effect.call, TransportError(reason=peer.backoff.reason), target)

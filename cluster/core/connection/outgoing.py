@@ -195,13 +195,14 @@ class OutgoingStream:
 class UnaryCalls:
     """The unary calls to a peer: no order among them, and each fails alone.
 
-    At most MOST_OF_A_METHOD calls of one method are with the peer; the others of that method wait here for a place,
+    At most `most_of_a_method` calls of one method are with the peer; the others of that method wait here for a place,
     while their deadlines run. So a heartbeat does not wait for proposals. The shell takes `next_call` after each call
     that it sends, and after each that ends.
     """
 
-    def __init__(self, codec: UnaryCodec) -> None:
-        self._codec = codec
+    def __init__(self, codec: UnaryCodec, most_of_a_method: int = MOST_OF_A_METHOD) -> None:
+        assert most_of_a_method > 0, most_of_a_method
+        self._codec, self._most_of_a_method = codec, most_of_a_method
         self._unanswered = Deadlines()
         # The method of each call that has not ended.
         self._paths: dict[int, str] = {}
@@ -273,11 +274,11 @@ class UnaryCalls:
     def _give_places(self, path: str) -> None:
         """Passes the free places of a method to the calls that wait for one, the oldest first."""
         waiting, taken = self._waiting[path], self._places.get(path, 0)
-        while waiting and taken < MOST_OF_A_METHOD:
+        while waiting and taken < self._most_of_a_method:
             call, body = waiting.popitem(last=False)
             self._ready[call] = body
             taken += 1
-        assert taken <= MOST_OF_A_METHOD, (path, taken)
+        assert taken <= self._most_of_a_method, (path, taken)
         self._places[path] = taken
 
     def _remove(self, call: int) -> bool:
@@ -299,9 +300,9 @@ class UnaryCalls:
 class Outgoing:
     """All calls of this process to one peer: a stream of each kind, begun again after its end, and the unary calls."""
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec, most_of_a_method: int = MOST_OF_A_METHOD) -> None:
         self._codec = codec
-        self.unary = UnaryCalls(codec.unary)
+        self.unary = UnaryCalls(codec.unary, most_of_a_method)
         self._streams: dict[str, OutgoingStream] = {}
 
     @property

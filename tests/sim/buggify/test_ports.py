@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from cluster.core.effects import RunJob
+from cluster.core.effects import RunJob, Send
 from cluster.core.events import JobDone, TimerFired, TransportError
 from cluster.core.messages import (
     AlterPartitionRequest,
@@ -34,7 +34,7 @@ from storage.batch import Record, build_batch, iterate_batches
 from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from tests.sim.disk.disks import content_after, new_disk, with_durable_file
-from tests.sim.hosts.fake_cores import Asker, Echo, Silent, Site, ask, timer
+from tests.sim.hosts.fake_cores import Asker, Echo, Silent, Site, ask, ask_alone, timer
 
 SECOND = 1_000_000
 T0 = TopicPartition("t", 0)
@@ -106,9 +106,9 @@ def test_a_stream_keeps_its_order_and_loses_nothing(point: str) -> None:
     assert asker.answers() == list(range(30)) and asker.errors() == []
 
 
-def most_at_a_time(*points: str) -> int:
+def most_at_a_time(*points: str, make: Callable[[int, int, int], Send] = ask) -> int:
     """Returns how many of eight calls of one turn a core gets before it answers one."""
-    asker, core = Echo([ask(2, number, number) for number in range(8)]), Silent()
+    asker, core = Echo([make(2, number, number) for number in range(8)]), Silent()
     site = with_points(Site(lambda number: asker if number == 1 else core), *points)
     site.start()
     site.world.run_to(SECOND // 2)
@@ -124,6 +124,22 @@ def test_c6_with_few_places_every_call_is_answered_all_the_same() -> None:
     asker, echo = asking(30, "few-places", "turn-waits", "window-small")
     assert echo.asked() == list(range(30))
     assert asker.answers() == list(range(30)) and asker.errors() == []
+
+
+def test_c6_a_node_with_few_calls_has_one_or_two_of_a_method_with_a_peer() -> None:
+    assert most_at_a_time(make=ask_alone) == 8
+    assert 1 <= most_at_a_time("few-calls", make=ask_alone) <= 2
+    # Those of a stream have places of their own.
+    assert most_at_a_time("few-calls") == 8
+
+
+def test_c6_with_few_calls_every_call_is_answered_all_the_same() -> None:
+    sends = [ask_alone(2, number, number, 5_000) for number in range(30)]
+    asker, echo = Asker(sends, ORIGIN_MS + 20), Echo()
+    site = with_points(Site(lambda number: asker if number == 1 else echo), "few-calls", "turn-waits")
+    site.start()
+    site.world.run_to(20 * SECOND)
+    assert sorted(asker.answers()) == list(range(30)) and asker.errors() == []
 
 
 def test_each_call_has_one_outcome_where_connections_end_after_answers() -> None:

@@ -15,6 +15,7 @@ from cluster.core.messages import (
     ListOffsetsRequest,
     MetadataRequest,
     MetadataResponse,
+    PartitionMetadata,
     ProducePartition,
     ProducePartitionResponse,
     ProduceRequest,
@@ -51,17 +52,31 @@ def appended(error: ErrorCode = ErrorCode.NONE, leader_epoch: int = -1) -> Produ
 
 
 class Story:
-    """A client that knows leader epoch 3, unless it is told otherwise."""
+    """A client that knows leader epoch 3, unless it is told otherwise.
 
-    def __init__(self) -> None:
+    Of the epoch that it knows as it sends it was told before, unless another one is `told`.
+    """
+
+    def __init__(self, told: int | None = None) -> None:
+        self.told = told
         self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
         self.sends = ClientSends(self.jury)
         self.known_epoch = 3
 
     def sent(self, call: int, body: RequestBody, now_ms: int = 0, client: Client = CLIENT) -> list[str]:
         """Returns the rules that are broken after this request."""
+        if isinstance(body, (ProduceRequest, FetchRequest)):
+            self.tell(
+                body.partitions[0].topic_id, self.known_epoch if self.told is None else self.told, client
+            )
         self.sends.on_sent(client, call, body, now_ms, lambda topic_partition: self.known_epoch)
         return [each.checker for each in self.jury.violations]
+
+    def tell(self, topic_id: str, epoch: int, client: Client = CLIENT) -> None:
+        """Shows the client's metadata to the checker, which does not know who has asked for them."""
+        partition = PartitionMetadata(partition=0, leader=1, leader_epoch=epoch, replicas=(1,), isr=(1,))
+        topic = TopicMetadata(name="t", topic_id=topic_id, partitions=(partition,))
+        self.sends.on_step(client, [Response(call=-1, body=MetadataResponse(topics=(topic,)))], 0)
 
     def answered(self, call: int, body: ResponseBody | TransportError, now_ms: int = 0) -> None:
         self.sends.on_step(CLIENT, [Response(call=call, body=body)], now_ms + BACKOFF_MS)
@@ -220,6 +235,20 @@ def test_kip320_what_a_consumer_asks_names_the_epoch_that_it_knows(named: int) -
     assert Story().sent(1, fetch(5, named)) == broken
     looks_up = ListOffsetsRequest(topic_partition=T0, timestamp=-1, current_leader_epoch=named)
     assert Story().sent(1, looks_up) == broken
+
+
+def test_kip320_a_client_knows_no_epoch_of_which_nobody_has_told_it() -> None:
+    assert Story(told=3).sent(1, batch(0)) == []
+    assert Story(told=2).sent(1, batch(0)) == ["client-epochs"]
+    # A refusal may have named it (KIP-951).
+    story = Story(told=2)
+    story.known_epoch = 2
+    story.sent(1, batch(0))
+    story.answered(1, appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3))
+    story.known_epoch = 3
+    assert story.sent(2, batch(0)) == []
+    # That of a deleted topic is none of the next one of its name.
+    assert story.sent(3, batch(0, topic_id="another")) == ["client-epochs"]
 
 
 def test_kip320_unless_the_topic_is_another_one_or_was_missing() -> None:
