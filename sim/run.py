@@ -21,13 +21,13 @@ from sim.checkers.base import Jury, Violation
 from sim.checkers.calls import Calls
 from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import Excuse, Ghost
-from sim.checkers.history import LEADER_ALONE, RETENTION
 from sim.checkers.lasting_waits import LastingWaits
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.registry import all_checkers
 from sim.checkers.sessions import BrokerSessions
 from sim.checkers.standing_timers import StandingTimers
 from sim.checkers.unanswered import UnansweredCalls
+from sim.checkers.unseen import needs_fault
 from sim.cluster import CONTROLLER, Cluster, ClusterWatcher, Machines, topic_properties
 from sim.departures import Departures
 from sim.faults.conditions import Lookout
@@ -387,7 +387,7 @@ class Run:
     def _demand_no_excuse(self, excused: dict[str, int]) -> None:
         """Report the losses that are excused elsewhere: no fault of this scenario is to need an excuse."""
         for reason, count in excused.items():
-            if reason not in (RETENTION, LEADER_ALONE):
+            if needs_fault(reason):
                 self.jury.report("excuses", f"{count} acknowledged records are lost: {reason}")
 
     def _result(

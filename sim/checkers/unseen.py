@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from sim.checkers.ghost import PartitionGhost
+from sim.checkers.history import LEADER_ALONE, RETENTION
+
+# Why a compacted partition is judged no further. That takes no fault which a scenario may not have: a fail-over while a
+# follower is away is enough, in Kafka too.
+HIDDEN = "knows of an epoch only what compaction has left of it"
 
 
 class Unseen(NamedTuple):
@@ -15,6 +20,11 @@ class Unseen(NamedTuple):
     why: str
 
 
+def needs_fault(reason: str) -> bool:
+    """Whether the excuse for lost records is a fault, and nothing that a sound cluster does by itself."""
+    return reason not in (RETENTION, LEADER_ALONE) and not reason.endswith(HIDDEN)
+
+
 def unseen_difference(partition: PartitionGhost, leader: int, cached: Mapping[int, int]) -> Unseen | None:
     """Returns where logs differ unseen once `leader` leads with the epoch cache `cached`; None if they do not."""
     since = _before_start(partition, leader)
@@ -22,7 +32,7 @@ def unseen_difference(partition: PartitionGhost, leader: int, cached: Mapping[in
         return Unseen(since, f"broker {leader} leads with records from before the start of other logs")
     since = _in_hidden_epoch(partition, leader, cached)
     if since is not None:
-        return Unseen(since, f"broker {leader} knows of an epoch only what compaction has left of it")
+        return Unseen(since, f"broker {leader} {HIDDEN}")
     return None
 
 

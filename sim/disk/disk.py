@@ -187,8 +187,8 @@ class SimDisk:
 
     @property
     def errors(self) -> Sequence[str]:
-        """The paths of the calls that met an error since `begin_life`, in the order of the calls."""
-        return self._cache.faults.refused
+        """The paths of the calls that have raised an error since `begin_life`, in order."""
+        return self._cache.faults.told
 
     @property
     def has_refused(self) -> bool:
@@ -197,7 +197,7 @@ class SimDisk:
 
     def begin_life(self) -> None:
         """Forget the errors that earlier processes met."""
-        self._cache.faults.refused.clear()
+        self._cache.faults.begin_life()
 
     def wipe(self) -> None:
         """Leave an empty disk; no process may run."""

@@ -122,7 +122,7 @@ _EIO_ALWAYS: Final = Trigger(
 class ArmedFaults:
     """The triggers that wait on one disk, and its directories that raise EIO."""
 
-    __slots__ = ("_broken", "_triggers", "phantom", "refusal", "refused", "syncs_lie")
+    __slots__ = ("_broken", "_triggers", "phantom", "refusal", "refused", "syncs_lie", "told")
 
     def __init__(self) -> None:
         self._triggers: list[Trigger] = []
@@ -131,8 +131,9 @@ class ArmedFaults:
         self.phantom: Phantom | None = None
         # Whether syncs of files report success and write nothing.
         self.syncs_lie = False
-        # The paths of calls that met an error, since `refused` was cleared last.
+        # The paths of calls that met an error, since `begin_life` was called last, and of those that told their caller.
         self.refused: list[str] = []
+        self.told: list[str] = []
 
     @property
     def is_armed(self) -> bool:
@@ -167,7 +168,18 @@ class ArmedFaults:
         trigger = self._struck(verb, path, size_bytes)
         if trigger is not None and trigger.error_number is not None:
             self.refused.append(path)
+            self.told.append(path)
         return trigger
+
+    def keep_back(self, path: str) -> None:
+        """Note that the caller of the last call, at `path`, is not told of its error yet."""
+        assert self.told[-1] == path, (self.told[-1], path)
+        self.told.pop()
+
+    def begin_life(self) -> None:
+        """Forget the errors that earlier processes met."""
+        self.refused.clear()
+        self.told.clear()
 
     def _struck(self, verb: str, path: str, size_bytes: int) -> Trigger | None:
         """Returns the trigger that strikes this call, and removes it; every matching trigger counts the call."""

@@ -156,6 +156,7 @@ class SimFile:
         """
         self._check("size")
         if self._sync_error is not None:
+            self._cache.faults.told.append(self._path)
             raise self._sync_error
         self._sync()
 
@@ -197,6 +198,7 @@ class SimFile:
                 self._sync()
             except OSError as error:
                 self._sync_error = error
+                self._cache.faults.keep_back(self._path)
                 return False
         self._rests = True
         return True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sim.checkers.chain import Chain
 from sim.checkers.ghost import PartitionGhost
-from sim.checkers.unseen import unseen_difference
+from sim.checkers.history import LEADER_ALONE, RETENTION
+from sim.checkers.unseen import needs_fault, unseen_difference
 from tests.sim.checkers.stories import marks
 
 
@@ -28,6 +29,13 @@ def test_an_epoch_that_is_believed_to_begin_late_hides_the_older_records_of_a_re
 
 def test_an_epoch_that_is_known_from_its_beginning_hides_nothing() -> None:
     assert since(partition_with(1), {1: 0, 3: 5}) is None
+
+
+def test_what_compaction_hides_takes_no_fault_that_a_scenario_may_not_have() -> None:
+    hidden = unseen_difference(partition_with(1), 1, {1: 0, 3: 15})
+    assert hidden is not None and not needs_fault(hidden.why)
+    assert not needs_fault(RETENTION) and not needs_fault(LEADER_ALONE)
+    assert needs_fault("unclean election of broker 1")
 
 
 def test_records_of_the_same_epoch_do_not_differ() -> None:
