@@ -6,7 +6,7 @@ import json
 import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from functools import partial
+from functools import lru_cache, partial
 
 import click
 
@@ -23,13 +23,14 @@ from replog.log_command_options import (
     quiet_logging,
 )
 from storage.directory.manager import LOCK_FILE
-from storage.disk.filesystem import OpenMode, dirname, join
+from storage.disk.filesystem import OpenMode, basename, dirname, join
 from storage.disk.machine_limits import handle_limit_of
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import reason_of
 from storage.inspection.stats import PartitionStats, TotalStats, partition_stats, total_stats
 from storage.inspection.verify.directory import looks_like_log_directory, verify_beside
 from storage.inspection.verify.partition import (
+    LogStarts,
     PartitionReport,
     Problem,
     is_partition_directory,
@@ -57,6 +58,7 @@ def verify(directory: str, deep_iteration: bool, jobs: int | None, as_json: bool
     partitions = _partitions(file_system, path)
     count = default_jobs(file_system, partitions) if jobs is None else jobs
     in_use = _is_in_use(file_system, path)
+    _log_starts.cache_clear()
     work = partial(_verify_one, deep=deep_iteration, in_use=in_use)
     reports: list[PartitionReport] = []
     for report in for_each_partition(work, partitions, jobs=count, title="verify"):
@@ -90,7 +92,8 @@ def _is_in_use(file_system: OsFileSystem, path: str) -> bool:
 def _verify_one(path: str, *, deep: bool, in_use: bool) -> PartitionReport:
     quiet_logging()
     try:
-        report = verify_partition(_file_system(), path, deep=deep, in_use=in_use)
+        log_start = None if in_use else partial(_log_starts(dirname(path)).of, basename(path))
+        report = verify_partition(_file_system(), path, deep=deep, in_use=in_use, log_start=log_start)
         for _ in range(_LOOKS_AGAIN if in_use else 0):
             if not report.problems:
                 break
@@ -98,6 +101,12 @@ def _verify_one(path: str, *, deep: bool, in_use: bool) -> PartitionReport:
         return report
     except OSError as error:
         return PartitionReport(directory=path, error=reason_of(error))
+
+
+@lru_cache(maxsize=1)
+def _log_starts(directory: str) -> LogStarts:
+    """Returns the log starts of a directory that nobody changes, of which each process reads the checkpoint once."""
+    return LogStarts(_file_system(), directory)
 
 
 def _confirmed(before: PartitionReport, now: PartitionReport) -> PartitionReport:

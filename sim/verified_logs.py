@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 
 from cluster.core.broker.broker import Broker
 from sim.checkers.base import Jury
@@ -32,7 +33,7 @@ def problems(file_system: FileSystem, directories: Collection[str], logs: Mappin
     for directory in directories:
         for name in sorted(file_system.list(directory)):
             if name in logs:
-                path, start = join(directory, name), logs[name]
-                for each in verify_partition(file_system, path, in_use=True, log_start_offset=start).problems:
+                path, start = join(directory, name), partial(logs.__getitem__, name)
+                for each in verify_partition(file_system, path, in_use=True, log_start=start).problems:
                     if each.rule != _OF_TIMES:
                         yield f"{each.path}: {each.rule}: {each.message}"

@@ -13,13 +13,12 @@ from cluster.core.messages import FetchPartition, FetchPartitionResponse, FetchR
 from cluster.core.replica.follower import FetchState, Follower
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury
-from storage.batch import HEADER_SIZE
+from storage.batch import HEADER_SIZE, LOG_OVERHEAD
 
 # After these the follower goes on at once: it uses the answer, cuts its log, or starts it again.
 _USED = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
 # The base offset of a batch, the number of bytes that follow it, and the leader epoch, which is the first of those.
 _BATCH_START = Struct(">qii")
-_EPOCH_BYTES = 4
 # A node, and its life.
 Life = tuple[int, int]
 
@@ -153,7 +152,7 @@ def _has_batch(records: bytes, leader_epoch: int) -> bool:
     if len(records) < HEADER_SIZE:
         return False
     _, following_bytes, epoch = _BATCH_START.unpack_from(records)
-    return bool(_BATCH_START.size - _EPOCH_BYTES + following_bytes <= len(records) and epoch <= leader_epoch)
+    return bool(LOG_OVERHEAD + following_bytes <= len(records) and epoch <= leader_epoch)
 
 
 def _is_used(about: Asked, answer: FetchPartitionResponse, replica: Replica, now_ms: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, final
 
 from sim.buggify.points import POINTS as BUGGIFY_POINTS
-from sim.checkers.history import LEADER_ALONE, RETENTION
+from sim.checkers.unseen import needs_fault
 from sim.run import Verdict
 from sim.seed_range import Seeds
 from sim.seeds import ERROR
@@ -65,7 +65,7 @@ class Campaign:
         return verdict in (Verdict.VIOLATED.value, ERROR) and self._groups.add(row)
 
     def _note_excuses(self, row: dict[str, Any]) -> None:
-        reasons = [reason for reason in row.get("excused", {}) if reason not in (RETENTION, LEADER_ALONE)]
+        reasons = [reason for reason in row.get("excused", {}) if needs_fault(reason)]
         self._excused.update(reasons)
         self._excused_count += bool(reasons)
 

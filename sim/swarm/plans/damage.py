@@ -113,6 +113,7 @@ DAMAGE = (
     Fault(name="fail-disk", family="disk", percent=30, most=2, draw=_fail_disk),
     Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync, is_possible=_is_beyond),
     Fault(name="fail-job", family="disk", percent=50, most=2, draw=_fail_job),
+    # Above a hundred, because the shapes that are not about disks take a fifth of it or less.
     Fault(
         name="fail-cleaner", family="disk", percent=150, most=2, draw=_fail_cleaner, is_possible=_is_compacted
     ),

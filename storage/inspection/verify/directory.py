@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -17,6 +18,7 @@ from storage.disk.filesystem import FileSystem, basename, found_at, join
 from storage.errors import CorruptCheckpoint
 from storage.inspection.verify.partition import (
     LEADS_TO_NOTHING,
+    LogStarts,
     PartitionReport,
     Problem,
     left_over,
@@ -44,8 +46,9 @@ def verify_log_directory(
 
     Raises OSError if a directory or file is unreadable.
     """
+    starts = LogStarts(file_system, directory)
     reports = [
-        verify_partition(file_system, join(directory, name), deep=deep)
+        verify_partition(file_system, join(directory, name), deep=deep, log_start=partial(starts.of, name))
         for name in partition_directories(file_system, directory)
     ]
     return reports, verify_beside(file_system, directory, reports)

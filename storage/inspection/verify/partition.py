@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise, zip_longest
 from operator import itemgetter
-from typing import Final
+from typing import Final, final
 
 from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.batch.control_records import read_control_record
@@ -87,22 +88,22 @@ def verify_partition(
     *,
     deep: bool = False,
     in_use: bool = False,
-    log_start_offset: int | None = None,
+    log_start: Callable[[], int] | None = None,
 ) -> PartitionReport:
     """Verify one partition; `deep` also decodes every record. Raises OSError if the directory or a file is unreadable.
 
     If a node deletes a file meanwhile, the verification starts again. While a node uses the directory (`in_use`), files
     of unfinished operations are not reported: a compaction writes `.cleaned` files, retention keeps `.deleted` ones for
-    file.delete.delay.ms. A directory that the node deletes meanwhile has an empty report. Without `log_start_offset`
-    that of the checkpoint in the log directory counts.
+    file.delete.delay.ms. A directory that the node deletes meanwhile has an empty report. `log_start`
+    returns the log start offset, and is called where it decides; without it the checkpoint in the log directory counts.
     """
-    if log_start_offset is None:
-        log_start_offset = _log_start_offset(file_system, directory)
+    if log_start is None:
+        log_start = partial(LogStarts(file_system, dirname(directory)).of, basename(directory))
     looks = 0
     while True:
         looks += 1
         try:
-            return _Verification(file_system, directory, deep, in_use, log_start_offset).run()
+            return _Verification(file_system, directory, deep, in_use, log_start).run()
         except FileNotFoundError:
             # A broken link is no deleted directory.
             is_deleted = basename(directory) not in file_system.list(dirname(directory))
@@ -112,17 +113,32 @@ def verify_partition(
                 raise
 
 
-def _log_start_offset(file_system: FileSystem, directory: str) -> int:
-    """Returns the log start offset that the checkpoint beside the partition has for it; 0 if none can be read."""
-    path = join(dirname(directory), LOG_START_OFFSET_CHECKPOINT)
-    try:
-        parsed = parse_directory_name(basename(directory))
-        if not file_system.exists(path):
+@final
+class LogStarts:
+    """The log start offsets in the checkpoint of one log directory, read once, when the first is asked for."""
+
+    def __init__(self, file_system: FileSystem, directory: str) -> None:
+        self._file_system, self._path = file_system, join(directory, LOG_START_OFFSET_CHECKPOINT)
+        self._offsets: Mapping[tuple[str, int], int] | None = None
+
+    def of(self, name: str) -> int:
+        """Returns the offset of the partition whose directory has that name; 0 if none can be read."""
+        if self._offsets is None:
+            self._offsets = self._read()
+        try:
+            parsed = parse_directory_name(name)
+        except BadDirectoryName:
             return 0
-        return OffsetCheckpoint(file_system, path).read().get((parsed.topic, parsed.partition), 0)
-    except (BadDirectoryName, CorruptCheckpoint, OSError):
-        # What is wrong with the checkpoint is said by who verifies the whole log directory.
-        return 0
+        return self._offsets.get((parsed.topic, parsed.partition), 0)
+
+    def _read(self) -> Mapping[tuple[str, int], int]:
+        """Returns what can be read; what is wrong with the file is said by who verifies the whole log directory."""
+        try:
+            if self._file_system.exists(self._path):
+                return OffsetCheckpoint(self._file_system, self._path).read()
+        except (CorruptCheckpoint, OSError):
+            pass
+        return {}
 
 
 def left_over(name: str, replaced_files: Container[str]) -> str:
@@ -140,14 +156,19 @@ def left_over(name: str, replaced_files: Container[str]) -> str:
 
 class _Verification:
     def __init__(
-        self, file_system: FileSystem, directory: str, deep: bool, in_use: bool, log_start_offset: int
+        self,
+        file_system: FileSystem,
+        directory: str,
+        deep: bool,
+        in_use: bool,
+        log_start: Callable[[], int],
     ) -> None:
         self._file_system, self._directory, self._deep = file_system, directory, deep
         self._in_use = in_use
         self._report = PartitionReport(directory=directory)
         # How many problems of each file were found.
         self._found: dict[str, int] = {}
-        self._producers = ProducerWatch(file_system, directory, log_start_offset)
+        self._producers = ProducerWatch(file_system, directory, log_start)
         # The paths that lead to nothing.
         self._broken: set[str] = set()
         self._last_offset = -1

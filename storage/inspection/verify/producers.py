@@ -7,7 +7,7 @@ follower whose leader's log begins later keeps there what it had, also of an epo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, final
 
 from storage.batch import RecordBatch
@@ -41,9 +41,8 @@ class ProducerWatch:
     `end_segment` after each segment, at last `check_end`.
     """
 
-    def __init__(self, file_system: FileSystem, directory: str, log_start_offset: int) -> None:
-        self._file_system, self._directory = file_system, directory
-        self._log_start_offset = log_start_offset
+    def __init__(self, file_system: FileSystem, directory: str, log_start: Callable[[], int]) -> None:
+        self._file_system, self._directory, self._log_start = file_system, directory, log_start
         self._producers: dict[int, _Producer] = {}
         # By producer, the first offset of its open transaction.
         self._open: dict[int, int] = {}
@@ -106,7 +105,7 @@ class ProducerWatch:
             return
         if batch.is_transactional:
             self._open.setdefault(batch.producer_id, batch.base_offset)
-        if batch.base_sequence != NO_SEQUENCE and batch.last_offset >= self._log_start_offset:
+        if batch.base_sequence != NO_SEQUENCE:
             for message in self._sequence_problem(batch):
                 yield path, batch.position, "PS4", f"producer {batch.producer_id}: {message}"
             self._producers[batch.producer_id] = _Producer(
@@ -117,16 +116,23 @@ class ProducerWatch:
         known = self._producers.get(batch.producer_id)
         if known is None:
             return
+        message = self._contradiction(batch, known)
+        # Where the log starts is looked up for a contradiction only: most logs have none.
+        if message and known.last_offset >= self._log_start():
+            yield message
+
+    def _contradiction(self, batch: RecordBatch, known: _Producer) -> str:
+        """Returns how a batch contradicts the one before of its producer; empty if it does not."""
         if batch.producer_epoch < known.epoch:
-            yield f"epoch {batch.producer_epoch} after {known.epoch}"
+            return f"epoch {batch.producer_epoch} after {known.epoch}"
         if batch.producer_epoch != known.epoch:
-            return
+            return ""
         expected = add_to_sequence(known.last_sequence, 1)
         if batch.base_sequence == expected:
-            return
+            return ""
         goes_back = (batch.base_sequence - expected) % (1 << 31) >= _HALF_OF_SEQUENCES
-        if goes_back or known.last_offset >= self._missing_up_to:
-            yield f"sequence {batch.base_sequence} after {known.last_sequence}"
+        is_wrong = goes_back or known.last_offset >= self._missing_up_to
+        return f"sequence {batch.base_sequence} after {known.last_sequence}" if is_wrong else ""
 
     def _marker(self, batch: RecordBatch) -> None:
         """Note the end of a transaction. A marker that does not decode is skipped: the deep verification reports it."""

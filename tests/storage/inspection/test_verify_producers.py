@@ -10,7 +10,8 @@ from sim.disk import SimFileSystem
 from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT
 from storage.disk.filesystem import OpenMode, join
 from storage.index.transaction_index import ENTRY
-from storage.inspection.verify.partition import verify_partition
+from storage.inspection.verify.directory import verify_log_directory
+from storage.inspection.verify.partition import LogStarts, verify_partition
 from storage.producers.entry import ProducerStateEntry
 from storage.producers.rows import encode_snapshot
 from storage.producers.snapshot import snapshot_name
@@ -91,7 +92,8 @@ def test_ps4_what_is_below_the_log_start_says_nothing(checkpoint: str | None, *,
 
 
 def names_ps4(file_system: SimFileSystem, log_start_offset: int | None = None) -> bool:
-    report = verify_partition(file_system, DIRECTORY, log_start_offset=log_start_offset)
+    log_start = None if log_start_offset is None else lambda: log_start_offset
+    report = verify_partition(file_system, DIRECTORY, log_start=log_start)
     return "PS4" in [each.rule for each in report.problems]
 
 
@@ -188,3 +190,30 @@ def test_ps16_a_snapshot_may_be_at_the_log_end_and_not_above_it() -> None:
     segments = {0: [data(0, 0), data(1, 1)]}
     assert found(segments, snapshot(2)) == []
     assert found(segments, snapshot(3)) == [(snapshot_name(3), None, "PS16")]
+
+
+@pytest.mark.parametrize(("sequence", "reads"), [(1, 0), (7, 1)])
+def test_the_log_starts_of_a_directory_are_read_once_and_for_a_contradiction_only(
+    monkeypatch: pytest.MonkeyPatch, sequence: int, reads: int
+) -> None:
+    file_system, counted = new_file_system(), []
+    directory = DIRECTORY.rpartition("/")[0]
+    for number in range(1, 6):
+        file_system.make_directory(f"{directory}/u-{number}")
+        file = file_system.open(f"{directory}/u-{number}/{0:020d}.log", OpenMode.CREATE)
+        file.append(data(0, 0) + data(1, sequence))
+        file.close()
+    file = file_system.open(join(directory, LOG_START_OFFSET_CHECKPOINT), OpenMode.CREATE)
+    file.append(b"0\n1\nu 3 1\n")
+    file.close()
+    read = LogStarts._read
+
+    def counting(starts: LogStarts) -> Mapping[tuple[str, int], int]:
+        counted.append(starts)
+        return read(starts)
+
+    monkeypatch.setattr(LogStarts, "_read", counting)
+    reports, _ = verify_log_directory(file_system, directory)
+    assert len(counted) == reads
+    named = [report.directory for report in reports if "PS4" in [each.rule for each in report.problems]]
+    assert named == ([f"{directory}/u-{number}" for number in (1, 2, 4, 5)] if reads else [])
