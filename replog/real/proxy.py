@@ -85,8 +85,9 @@ class Connection:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            # Before the wait, which the end of the proxy may cancel: nobody else knows of `far`.
             self.abort()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def forget(self, *, at_near: bool) -> None:
         """Break the connection at one side only."""

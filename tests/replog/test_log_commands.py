@@ -189,7 +189,10 @@ def test_a_problem_that_only_one_look_at_a_running_nodes_files_shows_is_none(
     """A compaction may swap segments after the log was read and before its index is."""
     looks: list[str] = []
 
-    def look(file_system: OsFileSystem, path: str, *, deep: bool, in_use: bool) -> PartitionReport:
+    def look(
+        file_system: OsFileSystem, path: str, *, deep: bool, in_use: bool, log_start: object = None
+    ) -> PartitionReport:
+        assert in_use and log_start is None
         looks.append(path)
         # The checkpoint is ahead of what was seen.
         report = PartitionReport(directory=path, log_end_offset=5)

@@ -12,7 +12,7 @@ import pytest
 
 from cluster.local.layout import HOST
 from replog.real.links import Link
-from replog.real.proxy import Proxy
+from replog.real.proxy import Connection, Proxy, Pump
 from storage.draws import Draws
 
 # Longer than the loopback ever takes, and short enough for a test.
@@ -192,5 +192,39 @@ def test_a_connection_that_comes_as_the_proxy_closes_is_broken_too() -> None:
         await proxy.close()
         proxy._accept(reader, cast(asyncio.StreamWriter, after))
         assert (before.count, after.count) == (1, 1)
+
+    asyncio.run(run())
+
+
+class Passing:
+    """A direction of a connection that has ended, or whose end takes a turn of the loop after it was cancelled."""
+
+    def __init__(self, *, has_ended: bool) -> None:
+        self._has_ended = has_ended
+
+    async def run(self) -> None:
+        if not self._has_ended:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0)
+
+
+def test_a_connection_that_ends_as_the_proxy_closes_is_broken_at_both_sides() -> None:
+    """The close cancels the wait for the other direction: that must not leave the socket to the node open."""
+
+    async def run() -> None:
+        for turns in range(8):
+            near, far = Aborted(), Aborted()
+            connection = Connection(cast(asyncio.StreamWriter, near), cast(asyncio.StreamWriter, far))
+            ended, other = (cast(Pump, Passing(has_ended=each)) for each in (True, False))
+            task = asyncio.get_running_loop().create_task(connection.run(ended, other))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            if turns:
+                assert (near.count, far.count) == (1, 1), turns
+            await asyncio.sleep(0)
 
     asyncio.run(run())
