@@ -6,7 +6,7 @@ JAVA := .venv/.java
 FUZZ := .venv/.fuzz
 
 .PHONY: demo docs fuzz test test-slow check format generate lock bench mutants crash-sweep codec-coverage setup clean
-.PHONY: compiled compiled-check wheel
+.PHONY: canaries compiled compiled-check wheel
 
 setup: $(SETUP) $(JAVA)
 
@@ -83,6 +83,10 @@ crash-sweep: setup
 # How much of connection core and codec simulated runs go through, and which messages simulated and real nodes send.
 codec-coverage: setup
 	$(BIN)/python -m tests.sim.runs.codec_coverage
+
+# Plants ten mistakes that make one seed two runs, and prints what notices each: the comparison of runs, or the guard.
+canaries: setup
+	$(BIN)/python -m tests.sim.determinism.canary_table
 
 # The hot modules of storage, core and sim as libraries, in build/compiled; needs a C compiler. The checkout itself stays
 # interpreted: PYTHONPATH=build/compiled chooses the compiled modules.

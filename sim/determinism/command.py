@@ -16,6 +16,7 @@ from sim.determinism.divergence import first_divergence
 from sim.determinism.double import DoubleRun, SideError, double_runs, traces
 from sim.scenario.loading import ScenarioError, load_scenario
 from sim.seed_range import Seeds
+from sim.swarm.drawing import NAME as DRAWN
 
 MISMATCH = 4
 UNUSABLE_INPUT = 2
@@ -43,6 +44,8 @@ def check_command(parse_seeds: ParseSeeds) -> click.Command:
     def check(scenario: str, seeds: Seeds, as_json: bool) -> None:
         """Run each seed twice and compare the runs.
 
+        SCENARIO is a file or the name of a bundled scenario, or `swarm` for the scenario that is drawn from each seed.
+
         The two interpreters differ in hash seed, addresses, working directory, environment, time zone, locale, what
         they ran before, garbage collection and trace file. A run that opens a file, asks for the time or starts a
         thread fails too. Of each seed that differs, the first event that does is printed from both runs.
@@ -57,7 +60,8 @@ def check_command(parse_seeds: ParseSeeds) -> click.Command:
 def _check(scenario: str, seeds: Seeds, *, as_json: bool) -> int:
     try:
         # A scenario that cannot be run is told in one line, before two processes start.
-        load_scenario(find_scenario(scenario))
+        if scenario != DRAWN:
+            load_scenario(find_scenario(scenario))
         mismatches = 0
         with closing(double_runs(scenario, seeds)) as pairs:
             for pair in pairs:

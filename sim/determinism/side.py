@@ -26,6 +26,8 @@ from sim.determinism.guard import guarded
 from sim.run import run_scenario
 from sim.scenario.loading import load_scenario
 from sim.scenario.model import Scenario
+from sim.swarm.drawing import NAME as DRAWN
+from sim.swarm.drawing import draw
 
 # Objects that are allocated between two collections: a run has thousands of collections then.
 _ALLOCATIONS = 500
@@ -35,9 +37,10 @@ _ALLOCATIONS = 500
 class Work:
     """The runs of one side.
 
-    `scenario` is a file or a name of a bundled scenario, or `module:function` for a function that returns the scenario
-    of a seed. `plant` is `module:function` for a context manager that plants a mistake first. `trace` is the file of
-    the last run's trace; without one the trace is hashed only, or written to nowhere if `is_traced`.
+    `scenario` is a file or a name of a bundled scenario, `swarm` for the scenario that is drawn from each seed, or
+    `module:function` for a function that returns the scenario of a seed. `plant` is `module:function` for a context
+    manager that plants a mistake first. `trace` is the file of the last run's trace; without one the trace is hashed
+    only, or written to nowhere if `is_traced`.
     """
 
     scenario: str
@@ -82,6 +85,8 @@ def _scenario_of(work: Work, seed: int) -> Scenario:
         scenario = resolve(work.scenario)(seed)
         assert isinstance(scenario, Scenario), type(scenario)
         return scenario
+    if work.scenario == DRAWN:
+        return draw(seed).scenario
     return load_scenario(find_scenario(work.scenario))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,39 +13,10 @@ from sim.determinism.command import MISMATCH, closing_line
 from sim.determinism.divergence import first_divergence
 from sim.determinism.double import DoubleRun, SideError, double_runs, traces
 from sim.determinism.side import Outcome
-from sim.scenario.loading import parse_scenario
-from sim.scenario.model import Scenario
 from sim.seed_range import Seeds
-
-TINY = """\
-scenario: tiny
-duration: 3s
-topics:
-  t: {config: {min.insync.replicas: 2}}
-producers:
-  - {topic: t, rate: 30/s}
-consumers:
-  - {topic: t}
-steps:
-  - {at: 2500ms, kill: leader(t/0), down: 200ms}
-"""
-HERE = "tests.sim.determinism.test_double:tiny"
-CANARIES = (
-    "set_order", "address_order", "leaked_cache", "wall_clock", "unsorted_listing", "garbage", "thread",
-    "protobuf_map", "float_sum", "environment",
-)  # fmt: skip
-# Without the guard a thread whose end is awaited has the same result each time: only the guard sees it.
-ONLY_GUARDED = {"thread"}
-
-
-def tiny(seed: int) -> Scenario:
-    """Returns the same short scenario for every seed."""
-    return parse_scenario(TINY)
-
-
-def pairs(canary: str, *, is_guarded: bool) -> list[DoubleRun]:
-    plant = f"tests.sim.determinism.canaries:{canary}" if canary else ""
-    return list(double_runs(HERE, Seeds(first=0, end=2), plant=plant, is_guarded=is_guarded))
+from sim.swarm.job import SwarmJob
+from tests.sim.determinism import canary_table
+from tests.sim.determinism.canary_table import CANARIES, HERE, ONLY_GUARDED, TINY, noticed, pairs
 
 
 def test_a_seed_is_one_run_in_interpreters_that_differ() -> None:
@@ -58,8 +30,18 @@ def test_a_seed_is_one_run_in_interpreters_that_differ() -> None:
 @pytest.mark.parametrize("canary", CANARIES)
 def test_a_canary_is_noticed(canary: str) -> None:
     is_guarded = canary in ONLY_GUARDED
-    found = pairs(canary, is_guarded=is_guarded)
-    assert any(not pair.is_equal for pair in found), [pair.first for pair in found]
+    assert noticed(canary, is_guarded=is_guarded)
+
+
+def test_the_table_of_canaries_says_which_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(canary_table, "CANARIES", ("wall_clock", "thread"))
+    assert canary_table.main() == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 of 2 canaries noticed"
+    monkeypatch.setattr(canary_table, "noticed", lambda canary, *, is_guarded: canary == "thread")
+    assert canary_table.main() == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "1 of 2 canaries noticed"
 
 
 @pytest.mark.parametrize("canary", ["wall_clock", "unsorted_listing"])
@@ -109,6 +91,17 @@ def test_the_command_prints_what_the_double_runs_prove(tmp_path: Path) -> None:
     assert result.output == f"{path}, seeds 5..7: 2 double runs, 0 differ\n"
     assert closing_line("x", Seeds(first=0, end=1000), 0).endswith("fewer than 0.3 % of runs do")
     assert MISMATCH == 4
+
+
+def test_the_command_checks_what_each_seed_draws() -> None:
+    result = CliRunner().invoke(sim, ["check", "swarm", "--seeds", "11..13", "--json"])
+    assert result.exit_code == 0, result.output
+    *rows, last = map(json.loads, result.output.splitlines())
+    assert last["summary"] == {"scenario": "swarm", "double_runs": 2, "mismatches": 0}
+    # The same runs as those of `replog sim swarm`.
+    for row in rows:
+        run = SwarmJob().run(row["seed"])
+        assert (row["equal"], row["trace_hash"]) == (True, run["trace_hash"])
 
 
 def test_the_command_refuses_a_scenario_that_is_none() -> None:
