@@ -289,8 +289,9 @@ class Run:
         self.waits.look(self.cluster.brokers.values())
 
     def _is_over(self) -> bool:
-        """Whether the run ends before its time: a violation is all that is asked of it, or it has no events left."""
-        return (self._stops_early and bool(self.jury.violations)) or self._is_cut_off()
+        """Whether the run ends early: a violation is all that is asked of it, no events are left, or nobody judges."""
+        is_found = self._stops_early and bool(self.jury.violations)
+        return is_found or bool(self.jury.adjourned) or self._is_cut_off()
 
     def _is_cut_off(self) -> bool:
         return self._most_events is not None and self.world.events >= self._most_events
@@ -397,7 +398,9 @@ class Run:
             note_end(self._reached, self.history, self.ghost, self.cluster.network.counts)
         excused_sends = self.outages.excused(self.history)
         excused_count = sum(excused_sends.values())
-        starved_because = starvation(self.history, unfired, len(self.scenario.steps), excused_count)
+        starved_because = self.jury.adjourned or starvation(
+            self.history, unfired, len(self.scenario.steps), excused_count
+        )
         if self._is_cut_off():
             starved_because = f"it was cut off after {self._most_events} events"
         return RunResult(

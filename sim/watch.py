@@ -391,7 +391,7 @@ class Watch:
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         """Receives the end of a node's life: its disk is read again then."""
         if shell.node_id == CONTROLLER_ID:
-            self._metadata.on_controller_died()
+            self._metadata.on_controller_died(lost_power=lost_power)
             self._stops.on_died()
             self._sessions.on_died()
             self._topics.on_died()

@@ -56,6 +56,8 @@ class Jury:
     ) -> None:
         self.ghost = ghost
         self.violations: list[Violation] = []
+        # Why nothing is judged any more; empty as long as it is.
+        self.adjourned = ""
         self.now_us, self._on_violation = now_us, on_violation
         self._judges: dict[type, list[tuple[str, Judge]]] = {}
         for checker in checkers:
@@ -77,8 +79,8 @@ class Jury:
         self.ghost.apply(partition, sighting)
 
     def report(self, checker: str, what: str) -> None:
-        """Keep a violation found by the checker of that name; ignored after MOST_VIOLATIONS."""
-        if len(self.violations) < MOST_VIOLATIONS:
+        """Keep a violation found by the checker of that name; ignored after MOST_VIOLATIONS, and once adjourned."""
+        if not self.adjourned and len(self.violations) < MOST_VIOLATIONS:
             violation = Violation(checker=checker, at_us=self.now_us(), what=what)
             self.violations.append(violation)
             self._on_violation(violation)

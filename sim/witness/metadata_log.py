@@ -25,6 +25,7 @@ from sim.checkers.snapshots import NAME as SNAPSHOTS
 from sim.checkers.snapshots import snapshot_difference
 from sim.disk import SimDisk
 from sim.hosts.node import Node
+from sim.witness.ends import STEP_BACK
 from sim.witness.log_reader import DiskEye, LogReader
 from storage.batch import RecordBatch, iterate_batches
 from storage.disk.filesystem import join, read_file
@@ -199,10 +200,18 @@ class MetadataWitness:
         if what:
             self._jury.report(SNAPSHOTS, f"the snapshot at {end_offset}: {what}")
 
-    def on_controller_died(self) -> None:
-        """Read the log from its start again as soon as the next life has recovered it."""
+    def on_controller_died(self, *, lost_power: bool) -> None:
+        """Read the log from its start again as soon as the next life has recovered it.
+
+        Where a power loss makes that recovery empty a segment, as Kafka's would, no cluster can keep what it promised:
+        nothing is judged any more.
+        """
         self._reader.power_lost()
         self._must_read_again = True
+        if lost_power:
+            self._reader.read_all()
+            if self._reader.step_back is not None and self._reader.step_back < self._shown_end:
+                self._jury.adjourned = f"the controller's log is lost: {STEP_BACK}"
 
     def _read_on(self) -> None:
         if self._must_read_again:
