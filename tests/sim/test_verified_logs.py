@@ -10,7 +10,8 @@ from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.disk.life import Life
 from sim.verified_logs import NAME, judge_verified_logs, problems
-from storage.disk.filesystem import OpenMode, join
+from storage.disk.filesystem import OpenMode, join, read_file
+from storage.producers.snapshot import list_snapshots, snapshot_name
 from tests.storage.inspection.test_verify import LOG, poke, stopped
 from tests.storage.logs import DIRECTORY, new_file_system
 
@@ -41,5 +42,22 @@ def test_only_the_logs_that_are_placed_there_are_read(names: set[str]) -> None:
     stopped(file_system)
     poke(file_system, LOG, 70, b"\x99")
     name = DIRECTORY.rpartition("/")[2]
-    found = list(problems(file_system, [DIRECTORY.rpartition("/")[0]], {name: 0} if names else {}))
+    found = list(problems(file_system, [DIRECTORY.rpartition("/")[0]], {name: (0, 0)} if names else {}))
     assert bool(found) == bool(names), found
+
+
+@pytest.mark.parametrize(("end", "rules"), [(10_000, []), (9_999, ["PS16"])])
+def test_ps16_a_snapshot_up_to_the_end_of_a_log_that_was_cut_in_a_hole_is_sound(
+    end: int, rules: list[str]
+) -> None:
+    """Compaction had left nothing directly below the place of the cut, so the last batch ends far below it."""
+    file_system = new_file_system()
+    stopped(file_system)
+    directory, _, name = DIRECTORY.rpartition("/")
+    snapshots = list_snapshots(file_system, DIRECTORY)
+    data = read_file(file_system, join(DIRECTORY, snapshot_name(snapshots[-1])))
+    file = file_system.open(join(DIRECTORY, snapshot_name(10_000)), OpenMode.CREATE)
+    file.append(data)
+    file.close()
+    found = list(problems(file_system, [directory], {name: (0, end)}))
+    assert [each.split(": ")[1] for each in found] == rules

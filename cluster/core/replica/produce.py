@@ -6,6 +6,7 @@ Kafka: KafkaApis.handleProduceRequest.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import final
 
@@ -136,14 +137,12 @@ class ProduceHandler:
     def _refusal(
         self, topic_partition: TopicPartition, error: ErrorCode, message: str
     ) -> ProducePartitionResponse:
-        leader_id, leader_epoch = self._context.leader_hint(topic_partition, error)
-        return ProducePartitionResponse(
-            topic_partition=topic_partition,
-            error=error,
-            message=message,
-            leader_id=leader_id,
-            leader_epoch=leader_epoch,
-        )
+        return ProducePartitionResponse(topic_partition=topic_partition, error=error, message=message)
+
+    def _named(self, answer: ProducePartitionResponse) -> ProducePartitionResponse:
+        """Returns a refusal with the leader that is known as the answer leaves: other parts may have waited long."""
+        leader_id, leader_epoch = self._context.leader_hint(answer.topic_partition, answer.error)
+        return replace(answer, leader_id=leader_id, leader_epoch=leader_epoch)
 
     def _count_dropped(self, produced: ProduceCall) -> None:
         """Counts what was refused of a request without a reply, and logs the first, second, fourth … of them."""
@@ -166,7 +165,7 @@ class ProduceHandler:
         answers = []
         for answer in produced.answers:
             assert answer is not None, (produced.call, produced.answers)
-            answers.append(answer)
+            answers.append(answer if answer.error is ErrorCode.NONE else self._named(answer))
             if answer.error is ErrorCode.NONE:
                 self._context.outbox.observe(
                     "produce.acknowledged",

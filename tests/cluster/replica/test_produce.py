@@ -10,7 +10,13 @@ import pytest
 
 from cluster.core.effects import Reply, RunJob
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import AlterPartitionRequest, ProducePartition, ProduceRequest
+from cluster.core.messages import (
+    NO_LEADER,
+    AlterPartitionRequest,
+    ProducePartition,
+    ProduceRequest,
+    TopicPartition,
+)
 from storage.errors import StorageError
 from tests.cluster.broker.cluster_by_hand import batch
 from tests.cluster.replica.setup import NO_CONFIGS, T0, Setup, observed, of, only, only_sent, produced
@@ -101,6 +107,20 @@ def test_pro5_becoming_follower_ends_waiting_requests_at_once() -> None:
     # The leader changed while the producer waited (KAFKA-2960).
     assert answer is not None and answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.leader_id, answer.leader_epoch) == (2, 1)
+
+
+def test_kip951_a_refusal_names_the_leader_that_is_known_as_the_whole_answer_leaves() -> None:
+    """Another part of the request waits for its replication, and the partition gets a leader meanwhile."""
+    setup, other = leading(), TopicPartition("t", 1)
+    setup.place(leader=NO_LEADER, isr=(3,), topic_partition=other)
+    parts = tuple(ProducePartition(topic_partition=each, records=batch(b"a")) for each in (other, T0))
+    assert produced(setup.request(ProduceRequest(acks=-1, timeout_ms=30_000, partitions=parts))) is None
+    setup.place(leader=3, isr=(3,), leader_epoch=1, partition_epoch=1, topic_partition=other)
+    setup.fetch_effects(2, 0)
+    answer = produced(setup.fetch_effects(2, 1))
+    assert answer is not None and answer.topic_partition == other
+    assert answer.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.leader_id, answer.leader_epoch) == (3, 1)
 
 
 def test_pro5_deleting_the_partition_ends_waiting_requests() -> None:

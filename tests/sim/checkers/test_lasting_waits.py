@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
+from cluster.core.broker.broker import Broker
 from cluster.core.replica.leader_appends import ACKS_ALL
 from cluster.core.replica.replica import Replica
+from replog.testing import SimCluster
 from sim.bugs.planting import Replacement, replaced
-from sim.checkers.lasting_waits import wrong_waits
+from sim.checkers.base import Jury
+from sim.checkers.ghost import ASTRAY, Ghost
+from sim.checkers.lasting_waits import LastingWaits, wrong_waits
 from sim.run import run_scenario
 from sim.scenario.loading import parse_scenario
 from storage.segment.place import LogOffsetMetadata
@@ -84,3 +89,23 @@ def test_pro1_a_run_whose_brokers_wake_nobody_fails() -> None:
     with replaced(planted):
         result = run_scenario(parse_scenario(SCENARIO), 1)
     assert "an append waits" in " ".join([each.what for each in result.violations])
+
+
+def test_nobody_is_blamed_for_waits_at_a_high_watermark_that_damage_has_moved() -> None:
+    cluster = SimCluster(seed=1)
+    cluster.produce()
+    node, jury = cluster._node(1), Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    assert isinstance(node.core, Broker)
+    (topic_partition, replica), *_ = node.core.replicas().items()
+    append = SimpleNamespace(view=replica.view, acks=ACKS_ALL, last_offset=replica.log.high_watermark - 1)
+
+    def waiting(original: Callable[..., object]) -> Callable[..., object]:
+        return lambda *_: [(topic_partition, append)]
+
+    image = jury.ghost.partition(str(topic_partition)).image(1)
+    with replaced(Replacement(target="cluster.core.broker.broker:Broker.waiting_appends", make=waiting)):
+        for damage, count in ((ASTRAY, 0), ("", 1)):
+            image.damage, waits = damage, LastingWaits(jury)
+            waits.look([node])
+            waits.look([node])
+            assert len(jury.violations) == count, damage

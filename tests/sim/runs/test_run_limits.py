@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from sim.checkers.ghost import UNSYNCED
 from sim.commands import sim
 from sim.run import Verdict, run_scenario
 from sim.scenario.loading import parse_scenario
@@ -25,6 +26,21 @@ producers:
   - {topic: t, rate: 40/s}
 steps:
   - {at: 3s, power: all, keep: none, down: 100ms}
+"""
+# The only in-sync replica stops in a directory that breaks, before any other call has met that.
+ALONE = """\
+scenario: alone
+duration: 4s
+excuses: false
+cluster: {brokers: 2, directories: 2, settings: {replica.high.watermark.checkpoint.interval.ms: 9000}}
+topics:
+  t: {replicas: 1}
+producers:
+  - {topic: t, rate: 40/s}
+steps:
+  - {at: 2800ms, cut: clients <-> others, for: 1s}
+  - {at: 2900ms, break_disk: leader(t/0), log: t/0, as: L}
+  - {at: 3s, stop: L}
 """
 MISSED = """\
 scenario: missed
@@ -83,6 +99,13 @@ def test_a_loss_that_needs_no_fault_is_no_violation_where_nothing_is_excused() -
     )
     result = run_scenario(scenario, 1)
     assert list(result.excused) == ["retention has deleted it"]
+    assert result.verdict is Verdict.HELD
+
+
+def test_a_disk_that_breaks_under_the_only_replica_may_take_what_was_not_synced() -> None:
+    """Where nothing is excused, disks break too: the syncs of a broken one fail, and Kafka promises nothing then."""
+    result = run_scenario(parse_scenario(ALONE), 1)
+    assert list(result.excused) == [UNSYNCED]
     assert result.verdict is Verdict.HELD
 
 
