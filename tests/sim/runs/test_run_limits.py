@@ -103,7 +103,7 @@ def test_a_loss_that_needs_no_fault_is_no_violation_where_nothing_is_excused() -
 
 
 def test_a_disk_that_breaks_under_the_only_replica_may_take_what_was_not_synced() -> None:
-    """Where nothing is excused, disks break too: the syncs of a broken one fail, and Kafka promises nothing then."""
+    """Disks break where nothing is excused, too: the syncs of a broken one fail, and Kafka promises nothing then."""
     result = run_scenario(parse_scenario(ALONE), 1)
     assert list(result.excused) == [UNSYNCED]
     assert result.verdict is Verdict.HELD
