@@ -280,6 +280,9 @@ class Listener:
 
     def _write(self, served: Served, wait_us: int) -> None:
         stream, channel = served.stream, served.channel
+        if self._streams.get(channel.number) is not served:
+            # A frame that could not be read has ended it.
+            return
         lane = channel.back
         is_datagram = self._network.transport is Transport.DATAGRAM
         while stream.has_frame:

@@ -347,3 +347,25 @@ def test_a_request_that_came_twice_is_answered_twice_and_delivered_once() -> Non
     site.world.run_to(3 * SECOND)
     assert len(server.asked()) > 50
     assert sorted(asker.answers()) == list(range(40)) and asker.errors() == []
+
+
+@pytest.mark.parametrize("transport", [Transport.STREAM, Transport.DATAGRAM])
+def test_a_frame_that_cannot_be_read_once_there_is_room_for_it_ends_its_stream(
+    monkeypatch: pytest.MonkeyPatch, transport: Transport
+) -> None:
+    """The answer that makes the room is not written to a stream that has ended."""
+    monkeypatch.setattr(rooms, "MOST_CALLS", 1)
+    asker, server = Asker([ask(2, call, call, LONG_MS) for call in range(3)], ORIGIN_MS + 20), Silent()
+    site = Site(lambda number: asker if number == 1 else server, transport=transport)
+    site.start()
+    site.world.run_to(100_000)
+    listener = site.nodes[2]._listener
+    (served,) = listener._streams.values()
+    (waiting,) = served.unread
+    waiting.data = b"\xff" * 9
+    event = server.log[0][1]
+    assert isinstance(event, Request)
+    site.nodes[2].perform([Reply(call=event.call, body=FetchResponse())])
+    assert not listener._streams
+    site.world.run_to(SECOND)
+    assert [reason.partition(":")[0] for reason in asker.errors()][-1:] == ["INVALID_ARGUMENT"]
