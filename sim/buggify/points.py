@@ -159,7 +159,7 @@ _CLIENTS = _of(
 )
 _SETTINGS = _of(
     "settings",
-    ("eager-broker", 50, "a life of a broker repeats what failed after a millisecond"),
+    ("eager-broker", 50, "a life of a broker repeats what failed after 10 ms"),
     ("tiny-fetches", 50, "a life of a broker fetches one batch at a time as a follower"),
     ("tiny-answers", 50, "a life of a broker answers a fetch with one batch"),
     ("tiny-metadata-fetches", 50, "a life of a broker fetches metadata batch by batch"),
@@ -190,7 +190,7 @@ _SETTINGS = _of(
     ("one-in-flight", 50, "a life of a producer has one request under way"),
     ("compressing-producer", 50, "a life of a producer compresses, with a drawn codec"),
     ("short-patience", 50, "a life of a client gives a request up after 400 ms"),
-    ("eager-client", 50, "a life of a client repeats what failed after a millisecond"),
+    ("eager-client", 50, "a life of a client repeats what failed after 10 ms"),
     ("restless-metadata", 50, "a life of a client asks for metadata each 100 ms"),
     ("reads-one-batch", 50, "a life of a consumer asks for one byte, and so for one batch"),
     ("reads-patiently", 50, "a life of a consumer waits its full time for more bytes than there are"),

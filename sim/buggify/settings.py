@@ -18,11 +18,17 @@ from storage.config import LogConfig
 Settings = Mapping[str, int]
 # More than any answer of a run holds.
 _MANY_BYTES = 1 << 24
+# With less a seed whose broker is away for seconds would do little else than to ask again.
+_SOON_MS = 10
 _OFTEN_MS = 50
 _RARELY_MS = 60_000
 
 _BROKER: Mapping[str, Settings] = {
-    "eager-broker": {"replica_fetch_backoff_ms": 1, "retry_backoff_ms": 1, "retry_backoff_max_ms": 1},
+    "eager-broker": {
+        "replica_fetch_backoff_ms": _SOON_MS,
+        "retry_backoff_ms": _SOON_MS,
+        "retry_backoff_max_ms": _SOON_MS,
+    },
     "tiny-fetches": {"replica_fetch_max_bytes": 1, "replica_fetch_response_max_bytes": 1},
     "tiny-answers": {"fetch_max_bytes": 1},
     "tiny-metadata-fetches": {"controller_quorum_fetch_max_bytes": 1},
@@ -69,12 +75,12 @@ _PRODUCER: Mapping[str, Settings] = {
     "one-record-batches": {"batch_size": 1},
     "one-in-flight": {"max_in_flight_requests_per_connection": 1},
     "short-patience": {"request_timeout_ms": 400},
-    "eager-client": {"retry_backoff_ms": 1},
+    "eager-client": {"retry_backoff_ms": _SOON_MS},
     "restless-metadata": {"metadata_max_age_ms": 100},
 }
 _CONSUMER: Mapping[str, Settings] = {
     "short-patience": {"request_timeout_ms": 400},
-    "eager-client": {"retry_backoff_ms": 1},
+    "eager-client": {"retry_backoff_ms": _SOON_MS},
     "restless-metadata": {"metadata_max_age_ms": 100},
     "reads-one-batch": {"fetch_max_bytes": 1, "max_partition_fetch_bytes": 1},
     # With fewer bytes than a batch as its limit a broker may take a wait for each batch.

@@ -42,6 +42,9 @@ _LIMITS = (
     (15, "producer.id.block.size", 1, 1_000),
     (30, "controlled.shutdown.timeout.ms", 500, 8_000),
     (15, "producer.id.expiration.check.interval.ms", 200, 5_000),
+    # Calls to one controller have time-outs that differ, so that a later call may be overdue before an earlier one.
+    (40, "controller.socket.timeout.ms", 400, 3_000),
+    (30, "replica.socket.timeout.ms", 900, 3_000),
 )
 
 
@@ -52,10 +55,12 @@ def _times(choices: Choices) -> dict[str, int]:
         session_ms = choices.scale(900, 4_000, "session timeout")
         times["broker.session.timeout.ms"] = session_ms
         times["broker.heartbeat.interval.ms"] = session_ms // choices.pick((3, 4, 6), "heartbeats")
-    if choices.chance(50, "lag"):
-        times["replica.lag.time.max.ms"] = choices.scale(600, 5_000, "lag time")
-    if choices.chance(30, "fetch wait"):
+    # Who does not fetch is in sync for one and a half of these times, which is longer than most seeds with the default.
+    if choices.chance(75, "lag"):
+        times["replica.lag.time.max.ms"] = choices.scale(600, 4_000, "lag time")
+    # Where fetches wait longer, fewer of them wait in vain, and a seed costs less.
+    if choices.chance(70, "fetch wait"):
         # Not above the lag time, or an idle follower would leave the ISR.
         most_ms = times.get("replica.lag.time.max.ms", SETTINGS["replica.lag.time.max.ms"]) // 2
-        times["replica.fetch.wait.max.ms"] = choices.scale(10, min(most_ms, 700), "fetch wait time")
+        times["replica.fetch.wait.max.ms"] = choices.scale(40, min(most_ms, 700), "fetch wait time")
     return times

@@ -253,6 +253,22 @@ def _late_words(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _damaged_news(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a follower that gets damaged metadata, and the end of the leader, of whose successor that tells."""
+    partition = ground.partition(choices, lasting=True)
+    share = f"{choices.pick((30, 60, 100), 'share')}%"
+    damaged: Part = {"flip_bits": f"controller -> follower({partition})", "share": share}
+    gap: Part = {"at": f"+{choices.pick((1, 300), 'gap')}ms"}
+    if choices.chance(60, "stops"):
+        end: Part = {"stop": f"leader({partition})", "down": choices.ms(DOWN_MS, "down")}
+        return [damaged | {"for": choices.ms((500, 1_000, 2_000), "for")}, gap | end]
+    # The news of an election comes when the session of the dead leader is over.
+    return [
+        damaged | {"for": choices.ms((2_500, 4_000), "for long")},
+        gap | end_of(ground, choices, f"leader({partition})"),
+    ]
+
+
 def _leaders_apart(ground: Ground, choices: Choices) -> list[Part]:
     """Returns two replicas that lead in turns by unclean elections, each without the records of the other.
 
@@ -292,6 +308,7 @@ CHAINS = (
     chain("changed-behind", _changed_behind, most=3, possible=has_followers),
     chain("late-reader", _late_reader, most=1, possible=has_followers),
     chain("unanswered", _unanswered, possible=has_followers),
+    chain("damaged-news", _damaged_news, possible=has_followers),
     chain("late-words", _late_words, most=1, possible=has_followers),
     Fault(
         name="leaders-apart",

@@ -39,6 +39,37 @@ def _fail_sync(ground: Ground, choices: Choices) -> list[Part]:
     return [sync]
 
 
+def _fail_flush(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a flush of a log that fails, of which answers may wait, and in half of the seeds a power loss."""
+    name = choices.pick(_flushed(ground), "topic")
+    partition = f"{name}/{choices.below(ground.scenario.topics[name].partitions, 'partition')}"
+    followers = ("follower",) if ground.replicas(partition) > 1 else ()
+    who = choices.pick(("leader", "leader", *followers), "who")
+    sync: Part = {
+        "fail_sync": f"{who}({partition})",
+        "log": partition,
+        "page_cache": choices.pick(("kept", "dropped"), "page cache"),
+        "down": choices.ms(DOWN_MS, "down"),
+        "as": "S",
+    }
+    if choices.chance(50, "power"):
+        gap = choices.ms((500, 1_000, 2_000), "gap")
+        power: Part = {"at": f"+{gap}", "power": "S", "keep": "all", "down": choices.ms(DOWN_MS, "up")}
+        return [sync, power]
+    return [sync]
+
+
+def _flushed(ground: Ground) -> tuple[str, ...]:
+    """Returns the topics that no step deletes and whose logs are flushed while they are appended to."""
+    flushes = ("flush.messages", "flush.ms")
+    topics = ground.scenario.topics
+    return tuple(name for name in ground.lasting if any(each in topics[name].config for each in flushes))
+
+
+def _may_fail_flush(ground: Ground) -> bool:
+    return _is_beyond(ground) and bool(_flushed(ground))
+
+
 def _fail_job(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a sync that fails in a job, of a file that nobody was told of: appends and fetches meet no error."""
     file = choices.pick(("checkpoint", "checkpoint", "snapshot"), "file")
@@ -112,6 +143,15 @@ _lose_writes, _misdirect_writes = _phantom_writes("lose_writes"), _phantom_write
 DAMAGE = (
     Fault(name="fail-disk", family="disk", percent=30, most=2, draw=_fail_disk),
     Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync, is_possible=_is_beyond),
+    Fault(
+        name="fail-flush",
+        family="chain",
+        percent=100,
+        most=2,
+        draw=_fail_flush,
+        is_possible=_may_fail_flush,
+        lasts_ms=2_500,
+    ),
     Fault(name="fail-job", family="disk", percent=50, most=2, draw=_fail_job),
     # Above a hundred, because the shapes that are not about disks take a fifth of it or less.
     Fault(

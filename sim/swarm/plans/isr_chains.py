@@ -41,6 +41,24 @@ def _slow_copier(ground: Ground, choices: Choices) -> list[Part]:
     return [{"slow": link, "by": f"{by_ms}ms", "for": lasting}]
 
 
+def _unheard_leader(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a leader from which a member of the in-sync set never fetches, from its election on.
+
+    The leader before stops or dies when its two followers do not hear each other any more, and both are in sync.
+    """
+    partition = ground.partition(choices, lasting=True)
+    lag_ms, session_ms = _setting(ground, _LAG), _setting(ground, _SESSION)
+    how = choices.pick(("stop", "stop", "kill"), "how")
+    # The election after a death comes when the session of the leader is over.
+    elected_ms = session_ms if how == "kill" else 300
+    lasting = f"{elected_ms + lag_ms * 3 // 2 + choices.pick((1_300, 2_000), 'longer')}ms"
+    end: Part = {how: f"leader({partition})", "down": choices.ms((800, 3_000, 8_000), "down")}
+    return [
+        {"cut": f"follower({partition}, 1) <-> follower({partition}, 2)", "for": lasting},
+        {"at": f"+{choices.pick((1, 100), 'gap')}ms"} | end,
+    ]
+
+
 def _unequal_leaders(ground: Ground, choices: Choices) -> list[Part]:
     """Returns leaders that follow each other fast, the next one with fewer records, and one that hears nothing of it.
 
@@ -206,6 +224,7 @@ def _has_directories(ground: Ground) -> bool:
 
 ISR_CHAINS: tuple[Fault, ...] = (
     chain("slow-copier", _slow_copier, possible=has_followers, lasts_ms=5_000),
+    chain("unheard-leader", _unheard_leader, possible=has_followers, most=1, lasts_ms=5_000),
     chain("unequal-leaders", _unequal_leaders, possible=has_followers, most=4, lasts_ms=4_500),
     chain("alone-again", _alone_again, possible=has_followers, lasts_ms=5_500),
     chain("held-proposal", _held_proposal, possible=has_followers, percent=70, most=4, lasts_ms=4_500),

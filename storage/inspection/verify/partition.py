@@ -168,6 +168,7 @@ class _Verification:
         self._report = PartitionReport(directory=directory)
         # How many problems of each file were found.
         self._found: dict[str, int] = {}
+        self._log_start = log_start
         self._producers = ProducerWatch(file_system, directory, log_start)
         # The paths that lead to nothing.
         self._broken: set[str] = set()
@@ -385,7 +386,8 @@ class _Verification:
             if index >= 0 and by_start[index][0] != epoch:
                 message = f"offset {base_offset} has epoch {epoch}, the checkpoint says {by_start[index][0]}"
                 self._add(log, position, "EP9", message)
-        if not entries and self._epoch_starts:
+        # Where a log was cut down to its start, no epoch is left; the batches below the start are of no account.
+        if not entries and self._epoch_starts and self._report.log_end_offset > self._log_start():
             self._add(path, None, "EP12", "empty, though batches carry leader epochs")
 
 

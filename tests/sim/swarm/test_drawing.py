@@ -184,6 +184,34 @@ def test_all_producers_together_send_a_bounded_number_of_records_a_second() -> N
     assert sum(rate > 120 for rate in together) >= 10
 
 
+def test_no_consumer_asks_again_without_a_pause() -> None:
+    """A consumer without one fetches a thousand times a second: the seed costs as much as ten others."""
+    waits_us = [each.max_wait for drawn in seeds(100) for each in drawn.scenario.consumers]
+    assert min(waits_us) == 20_000
+
+
+def test_time_outs_of_calls_to_the_controller_differ_and_let_fetches_wait() -> None:
+    found = [drawn.scenario.cluster.settings for drawn in seeds(100)]
+    proposals = [
+        each["controller.socket.timeout.ms"] for each in found if "controller.socket.timeout.ms" in each
+    ]
+    assert min(proposals) < 900 < max(proposals), "longer and shorter than that of a heartbeat"
+    fetches = [each["replica.socket.timeout.ms"] for each in found if "replica.socket.timeout.ms" in each]
+    assert min(fetches) > 700, "a fetch waits up to 700 ms for records"
+
+
+def test_a_leader_is_unheard_from_its_election_on_for_longer_than_a_member_may_lag() -> None:
+    found = [
+        (drawn, strike) for drawn in seeds(300) for strike in drawn.plan if strike.kind == "unheard-leader"
+    ]
+    assert found
+    for drawn, strike in found:
+        lag_ms = int(drawn.scenario.cluster.settings.get("replica.lag.time.max.ms", 4_000))
+        cut, end = strike.steps
+        assert int(str(cut["for"]).removesuffix("ms")) > lag_ms * 3 // 2 + 1_000, drawn.seed
+        assert "stop" in end or "kill" in end, drawn.seed
+
+
 def test_faults_strike_after_a_warm_up_that_is_long_where_datagrams_are_lost() -> None:
     lossy = 0
     for each in seeds(60):

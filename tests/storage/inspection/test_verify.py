@@ -103,6 +103,27 @@ def test_damage_is_named_with_file_byte_and_rule(
     assert all(each.message and "\n" not in each.message for each in found)
 
 
+def test_ep12_a_log_that_was_cut_down_to_its_start_has_no_epochs() -> None:
+    """Retention has moved the start into the segment, and a cut has taken all records above it."""
+    file_system = new_file_system()
+    log = open_log(file_system, SMALL)
+    append_each(log, 60, epoch=1)
+    log.marks.maybe_increment_high_watermark(log.local.log_end)
+    log.marks.maybe_increment_log_start_offset(40)
+    log.truncation.truncate_to(40, now_ms=0)
+    end = log.local.log_end_offset
+    assert end == 40
+    log.close()
+
+    def rules(log_start: int) -> list[str]:
+        return [
+            each.rule
+            for each in verify_partition(file_system, DIRECTORY, log_start=lambda: log_start).problems
+        ]
+
+    assert (rules(end), rules(end - 1)) == ([], ["EP12"])
+
+
 def test_every_damaged_batch_is_named_not_only_the_first() -> None:
     file_system = new_file_system()
     stopped(file_system)
