@@ -49,6 +49,7 @@ from sim.sometimes.points import Reached
 from sim.sometimes.seen import SightingPoints
 from sim.sometimes.watched import WatchedPoints, note_end
 from sim.story import Chronicle, Story
+from sim.twin_logs import TwinLogs
 from sim.verified_logs import judge_verified_logs
 from sim.watch import Watch
 from sim.witness.disk_logs import DiskLogs
@@ -246,6 +247,7 @@ class Run:
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watcher, machines)
         self.blindfold.follow(self.cluster.network.counts)
         self.standing, self.waits = StandingTimers(self.jury), LastingWaits(self.jury)
+        self.twins = TwinLogs(self.jury)
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()
         site = Site(
@@ -287,6 +289,7 @@ class Run:
         self.outages.look()
         self.standing.look(self.cluster.brokers.values(), self.world.now_us)
         self.waits.look(self.cluster.brokers.values())
+        self.twins.look(self.cluster.brokers.values())
 
     def _is_over(self) -> bool:
         """Whether the run ends early: a violation is all that is asked of it, no events are left, or nobody judges."""

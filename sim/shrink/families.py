@@ -25,7 +25,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "recovery", "recovery-point", "flushed-durable", "clean-stop", "log-shape", "replicas-agree",
-            "index-entries", "verified-logs", "failed-disks",
+            "index-entries", "verified-logs", "failed-disks", "twin-logs",
         }
     ),
     # Decisions of the controller, and who obeys them.

@@ -40,7 +40,8 @@ def _create_again(ground: Ground, choices: Choices) -> list[Part]:
 def _again_at_the_end(ground: Ground, choices: Choices) -> list[Part]:
     """Returns the end of a topic at which other faults have aimed, under the hands of its clients, and its return."""
     name = choices.pick(ground.lasting, "topic")
-    again: Part = {"at": f"+{choices.pick((0, 200, 800), 'gap')}ms", "create_topic": name}
+    # At once in most seeds: then clients never hear that there was no such topic, and must notice by its id.
+    again: Part = {"at": f"+{choices.pick((0, 0, 0, 800), 'gap')}ms", "create_topic": name}
     return [{"delete_topic": name}, again]
 
 
