@@ -116,6 +116,10 @@ class Blindfold:
         if not self._packets.unchecked:
             self._watcher.on_power_loss(shell)
 
+    def on_unwound(self, node: Node) -> None:
+        if not self._packets.unchecked:
+            self._watcher.on_unwound(node)
+
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         if not self._packets.unchecked:
             self._watcher.on_end(shell, lost_power=lost_power, in_order=in_order)

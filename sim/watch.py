@@ -388,6 +388,11 @@ class Watch:
         if shell.node_id != CONTROLLER_ID:
             self._witness.on_power_loss(shell.node_id)
 
+    def on_unwound(self, node: Node) -> None:
+        """Receives a node whose life has ended inside a change on its disk."""
+        if isinstance(node.core, Broker):
+            self._witness.on_unwound(node.node_id, node.core)
+
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         """Receives the end of a node's life: its disk is read again then."""
         if shell.node_id == CONTROLLER_ID:

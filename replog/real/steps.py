@@ -12,6 +12,7 @@ from sim.scenario.steps import (
     OF_METHODS,
     BreakDisk,
     Kill,
+    KillInside,
     LagMetadata,
     PartialWrite,
     Power,
@@ -33,6 +34,7 @@ _NEVER: Mapping[type[Step], str] = {
     FlipBits: "a proxy carries bytes and does not know records",
     SlowCpu: "nobody outside sees the steps of a process",
     KillStart: "nobody outside sees the changes that a start makes",
+    KillInside: "nobody outside sees a change on a disk in its midst",
 }
 
 

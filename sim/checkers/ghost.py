@@ -31,6 +31,7 @@ from sim.checkers.sightings import (
     Loaded,
     LogStarted,
     Sighting,
+    StartMoved,
     Truncated,
 )
 
@@ -232,6 +233,7 @@ class Ghost:
             Died: self._on_died,
             Loaded: self._on_loaded,
             LogStarted: self._on_log_started,
+            StartMoved: self._on_start_moved,
             EpochsSeen: self._on_epochs_seen,
         }
 
@@ -459,6 +461,9 @@ class Ghost:
         self._note_start(partition, sighting.start)
         if image.leads:
             partition.leader_log_start = max(partition.leader_log_start, sighting.start)
+
+    def _on_start_moved(self, partition: PartitionGhost, sighting: StartMoved) -> None:
+        self._note_start(partition, sighting.start)
 
     def _note_start(self, partition: PartitionGhost, start: int) -> None:
         """Note an offset at which a log begins."""

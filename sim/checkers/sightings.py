@@ -387,8 +387,20 @@ class LogStarted(NamedTuple):
     deleted: tuple[DeletedSegment, ...] = ()
 
 
+class StartMoved(NamedTuple):
+    """A broker whose process has died inside the step that moved the start of a log up to `start`.
+
+    Its files may begin before that, and its leader epochs there.
+    """
+
+    broker: int
+    partition: str
+    start: int
+
+
 Sighting = (
     Created
+    | StartMoved
     | Recorded
     | Settled
     | Accepted

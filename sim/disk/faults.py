@@ -152,6 +152,13 @@ class ArmedFaults:
         assert trigger.countdown > 0, trigger
         self._triggers.append(trigger)
 
+    def take_back(self, trigger: Trigger) -> bool:
+        """Drops one trigger; returns whether it was armed."""
+        if trigger not in self._triggers:
+            return False
+        self._triggers.remove(trigger)
+        return True
+
     def disarm(self) -> None:
         """Drop every trigger; broken directories stay broken."""
         self._triggers.clear()

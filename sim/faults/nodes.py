@@ -10,7 +10,7 @@ from sim.faults.targets import Process, Site, Targets
 from sim.hosts.node import Node
 from sim.scenario.base import Named
 from sim.scenario.link_steps import KillStart
-from sim.scenario.steps import BreakDisk, Kill, PartialWrite, Pause, Pick, Power, Restart, Stop
+from sim.scenario.steps import BreakDisk, Kill, KillInside, PartialWrite, Pause, Pick, Power, Restart, Stop
 from sim.scenario.values import Target
 from storage.disk.filesystem import dirname
 
@@ -128,6 +128,25 @@ class NodeFaults:
             how = "ends inside its start" if not node.is_up else "has started before its end came"
             self._site.tell(f"{node.name} {how}")
             self.start_after(node, down_us)
+
+    def kill_inside(self, step: KillInside) -> bool:
+        """Arm the death of the process, or of its machine's power, inside a change on its disk."""
+
+        def die(node: Node) -> None:
+            if step.keep is None:
+                node.crash()
+            else:
+                node.lose_power(step.keep)
+            self.start_after(node, step.down)
+
+        def arm(node: Node) -> None:
+            of = f" of a job {step.job!r}" if step.job is not None else ""
+            end = "dies" if step.keep is None else f"loses power (keep {step.keep})"
+            what = f"{node.name} {end} inside a change{of} on its disk"
+            number = self._site.misses.wait(what)
+            node.arm_death(step.change, step.job, lambda: self._struck(number, node, what, die))
+
+        return self.each(step, step.kill_inside, "a death inside a change on the disk waits for", arm)
 
     def power(self, step: Power) -> bool:
         """Cut the power of the machine."""

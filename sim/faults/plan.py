@@ -51,6 +51,7 @@ from sim.scenario.steps import (
     Heal,
     Isolate,
     Kill,
+    KillInside,
     LagMetadata,
     Lose,
     PartialWrite,
@@ -107,6 +108,7 @@ class Faults:
         self._generation = 0
         self._handlers: dict[type, Callable[..., bool]] = {
             Kill: self._nodes.kill,
+            KillInside: self._nodes.kill_inside,
             Power: self._nodes.power,
             Pause: self._nodes.pause,
             Stop: self._nodes.stop,

@@ -13,6 +13,7 @@ from cluster.core.effects import RunJob, Stop
 from cluster.core.events import JobDone, Response, Shutdown
 from cluster.core.messages import CONTROLLER_ID, FetchMetadataResponse
 from sim.disk import PowerLoss, SimDisk
+from sim.disk.faults import Trigger
 from sim.disk.life import Dead, Life
 from sim.hosts.shell import LONG_STEP_US, Core, Queued, Shell, Watcher
 from sim.world.clock import Clock
@@ -56,6 +57,9 @@ class NodeWatcher(Watcher, Protocol):
 
     def on_power_loss(self, shell: Shell) -> None:
         """Receives a node whose process is dead and whose page cache is about to be lost; `on_end` follows."""
+
+    def on_unwound(self, node: Node) -> None:
+        """Receives a node whose life has ended inside a change on its disk, before what is in its memory is gone."""
 
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         """Receives the end of a life, after the disk has lost what a power loss takes."""
@@ -115,6 +119,8 @@ class Node(Shell):
         # `before` or `after`, a kind of job, and the call that strikes then.
         self._began_us = 0
         self._crash_point: tuple[str, str, Callable[[], None]] | None = None
+        # A kind of job, and the fault that strikes inside a change on the disk that such a job makes.
+        self._death: tuple[str, Trigger] | None = None
         self._job_time = Stream(world.draws, "jobs", name)
         self._job_means_us: Mapping[str, int] = job_means_us or {}
 
@@ -287,6 +293,21 @@ class Node(Shell):
         """Call `strike`, which ends the life, `before` or `after` (the side) the next job of that kind."""
         self._crash_point = (side, kind, strike)
 
+    def arm_death(self, change: int, kind: str | None, ending: Callable[[], None]) -> None:
+        """The process dies inside the `change`-th change on its disk from now on; then `ending` ends the life.
+
+        With a kind of jobs, only the changes that these make count.
+        """
+
+        def struck() -> None:
+            self._ending_of_write = ending
+
+        death = self.disk.crash_trigger(change, struck)
+        if kind is None:
+            self.disk.arm(death)
+        else:
+            self._death = (kind, death)
+
     def arm_partial_write(
         self, partition: str, byte: int, ending: Callable[[], None], rest: bytes = b""
     ) -> None:
@@ -325,7 +346,7 @@ class Node(Shell):
 
     def disarm(self) -> None:
         """Drop the armed faults that have not struck."""
-        self._crash_point = self._ending_of_write = None
+        self._crash_point = self._ending_of_write = self._death = None
         self.disk.disarm()
 
     def _end(self, ending: Ending, *, in_order: bool = False) -> None:
@@ -344,6 +365,7 @@ class Node(Shell):
         """Finish a life that ended inside a call, which raised `Dead`: by an armed write or by an earlier crash."""
         assert self.life.dead, self.name
         ending, self._ending_of_write = self._ending_of_write, None
+        self._node_watcher.on_unwound(self)
         if self.life_number % 2 == 1:
             if ending is not None:
                 ending()
@@ -426,7 +448,7 @@ class Node(Shell):
         self._job_error, self._has_worked = None, True
         self._disk_us()
         try:
-            job.work()
+            self._work_on(job)
         except Dead:
             self._unwound()
             return
@@ -435,6 +457,19 @@ class Node(Shell):
         left_us += self._disk_us()
         self._note_stillness(left_us)
         self.world.after(self.actor, left_us, self._on_job_time, (self._end_job, (life_number, 0)))
+
+    def _work_on(self, job: RunJob) -> None:
+        """Do the work of a job. Raises Dead inside it if a death waits for that kind; what it counted stays counted."""
+        if self._death is None or self._death[0] != job.kind:
+            job.work()
+            return
+        death = self._death[1]
+        self.disk.arm(death)
+        try:
+            job.work()
+        finally:
+            if not self.disk.take_back(death):
+                self._death = None
 
     def _end_job(self, token: tuple[int, int]) -> None:
         job = self._jobs[0]

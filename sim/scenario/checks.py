@@ -33,6 +33,7 @@ from sim.scenario.steps import (
     Heal,
     Isolate,
     Kill,
+    KillInside,
     LagMetadata,
     Lose,
     PartialWrite,
@@ -161,6 +162,8 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
     elif isinstance(step, Kill) and step.point is not None and step.point not in step.points:
         points = ", ".join(step.points)
         yield ("steps", index, "point"), f"no point {step.point!r}: write one of {points}"
+    if isinstance(step, KillInside) and step.job is not None and step.job not in step.jobs:
+        yield ("steps", index, "job"), f"no job {step.job!r}: write one of {', '.join(step.jobs)}"
     if isinstance(step, _OF_BROKERS) and any(target.kind == "controller" for target in _targets(step)):
         yield ("steps", index, step.verb), f"the controller is no broker: {step.verb} needs one"
     directory = step.directory if isinstance(step, BreakDisk | FailDisk) else None
@@ -186,7 +189,7 @@ METHODS = tuple(
 _OF_LINKS = (Cut, Heal, Isolate, Slow, Lose, Clog, Narrow, HangUp, FlipBits)
 # The steps whose verb has all that they strike, and that `_targets` need not know one by one.
 _OF_ONE_TARGET = (
-    LagMetadata, DiskStep, Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock,
+    LagMetadata, DiskStep, Clog, Narrow, HangUp, SlowCpu, KillInside, KillStart, RollingRestart, FreezeClock,
     HangDisk, FlipBits,
 )  # fmt: skip
 # The steps that only brokers may be targets of.

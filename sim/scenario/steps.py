@@ -74,6 +74,34 @@ class Kill(Named):
         return [f"{side} {kind}" for kind in kinds for side in ("before", "after")]
 
 
+class KillInside(Named):
+    """Kills a process inside a change on its disk: a file is written, renamed or synced in part.
+
+    With `keep` it is the power that goes then. A job such as `compact` makes many changes, and one after the other must
+    leave what a start can read.
+    """
+
+    verb = "kill_inside"
+    kill_inside: TargetField = Field(description="The nodes that are killed.")
+    change: int = Field(
+        default=1, ge=1, le=1000, description="The change on the disk, 1 for the next one of the process."
+    )
+    job: str | None = Field(
+        default=None,
+        description="Counts only changes that jobs of this kind make: one of "
+        f"{', '.join(f'`{kind}`' for kind in BROKER_JOBS)}; the controller has `flush` and `snapshot` only.",
+    )
+    keep: Keep | None = Field(
+        default=None, description="Cuts the power too: which changes that were not synced survive."
+    )
+    down: Duration | None = Field(default=None, description=DOWN)
+
+    @property
+    def jobs(self) -> tuple[str, ...]:
+        """The kinds of jobs that the target may have."""
+        return CONTROLLER_JOBS if self.kill_inside.kind == "controller" else BROKER_JOBS
+
+
 class Power(Named):
     """Cuts the power of a machine; `keep` says which un-synced changes survive."""
 
@@ -277,7 +305,7 @@ class LagMetadata(Named):
 OF_METHODS = (Cut, Slow, Lose, Clog)
 
 VERBS: tuple[type[Step], ...] = (
-    Kill, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,
+    Kill, KillInside, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,
     SlowDisk, StepClock, CreateTopic, DeleteTopic, AlterTopic, LagMetadata, *DISK_VERBS,
     Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock, HangDisk, FlipBits,
 )  # fmt: skip
@@ -293,6 +321,7 @@ def _verb_of(step: object) -> str | None:
 
 AnyStep = Annotated[
     Annotated[Kill, Tag("kill")]
+    | Annotated[KillInside, Tag("kill_inside")]
     | Annotated[Power, Tag("power")]
     | Annotated[Pause, Tag("pause")]
     | Annotated[Stop, Tag("stop")]

@@ -115,6 +115,9 @@ class WatchedPoints:
     def on_power_loss(self, shell: Shell) -> None:
         self._watcher.on_power_loss(shell)
 
+    def on_unwound(self, node: Node) -> None:
+        self._watcher.on_unwound(node)
+
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         """Note the points of the end of a life, as it leaves the disk."""
         if not in_order and shell.node_id == CONTROLLER_ID:

@@ -17,7 +17,7 @@ from enum import Enum
 from sim.scenario.disk_steps import DiskStep
 from sim.scenario.link_steps import FlipBits
 from sim.scenario.model import Scenario, TopicModel
-from sim.scenario.steps import AlterTopic, PartialWrite, Power
+from sim.scenario.steps import AlterTopic, KillInside, PartialWrite, Power
 from sim.swarm.choices import Choices
 
 _UNCLEAN = "unclean.leader.election.enable"
@@ -88,3 +88,9 @@ def over_budget(scenario: Scenario, profile: Profile) -> Iterator[str]:
             and step.partial_write.kind != "controller"
         ):
             yield f"step {number}: a partial write and a power loss that keeps {step.keep}"
+        elif (
+            isinstance(step, KillInside)
+            and step.keep not in (None, "all")
+            and step.kill_inside.kind != "controller"
+        ):
+            yield f"step {number}: a power loss inside a change that keeps {step.keep}"

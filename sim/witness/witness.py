@@ -32,6 +32,7 @@ from sim.checkers.sightings import (
     EpochsSeen,
     HighWatermark,
     LogStarted,
+    StartMoved,
     Truncated,
     WaitedFor,
     Waits,
@@ -282,6 +283,13 @@ class Witness:
         )
         self.jury.see(LogStarted(node.node_id, partition, reader.base_offset(), deleted))
         reader.refresh()
+
+    def on_unwound(self, broker: int, core: Broker) -> None:
+        """Receives a broker that has died within a step: it may have moved the start of a log and told nobody."""
+        for replica in core.replicas().values():
+            start = replica.log.log_start_offset
+            if start > self.jury.ghost.partition(replica.name).log_start:
+                self.jury.see(StartMoved(broker, replica.name, start))
 
     def _look_at_epochs(self, node: Member, partition: str) -> None:
         """Show the epoch cache, if the log is at this moment as the checkers believe it to be.

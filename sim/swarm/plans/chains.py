@@ -7,9 +7,10 @@ that dies, or a leader that dies while another one truncates.
 from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
-from sim.swarm.plans.disks import end_of, torn_append
+from sim.swarm.plans.disks import end_of, keep_of, torn_append
 from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground, chain, has_followers, has_unclean
 from sim.swarm.plans.isr_chains import fate_of_joiner
+from sim.swarm.plans.processes import inside
 from sim.swarm.plans.topics import changes_of
 
 
@@ -253,6 +254,21 @@ def _late_words(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _inside_a_job(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a death inside a job of a replica, mostly a compaction where there are any, and the end of a leader."""
+    partition = ground.partition(choices, lasting=True)
+    is_compacted = "compact" in str(ground.scenario.topics[partition.rpartition("/")[0]].config)
+    target = f"{choices.pick(('leader', 'follower'), 'who')}({partition})"
+    death: Part = {"kill_inside": target, "down": choices.ms((1, 300), "down")}
+    death |= inside(choices, is_compacted=is_compacted)
+    if choices.chance(50, "power"):
+        death["keep"] = keep_of(ground, choices, target)
+    if choices.chance(50, "end"):
+        gap: Part = {"at": f"+{choices.pick((500, 1_500), 'gap')}ms"}
+        return [death, gap | end_of(ground, choices, f"leader({partition})")]
+    return [death]
+
+
 def _damaged_news(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a follower that gets damaged metadata, and the end of the leader, of whose successor that tells."""
     partition = ground.partition(choices, lasting=True)
@@ -308,6 +324,7 @@ CHAINS = (
     chain("changed-behind", _changed_behind, most=3, possible=has_followers),
     chain("late-reader", _late_reader, most=1, possible=has_followers),
     chain("unanswered", _unanswered, possible=has_followers),
+    chain("inside-a-job", _inside_a_job, possible=has_followers),
     chain("damaged-news", _damaged_news, possible=has_followers),
     chain("late-words", _late_words, most=1, possible=has_followers),
     Fault(

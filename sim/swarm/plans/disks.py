@@ -11,7 +11,7 @@ _KEEP = ("none",) * 5 + ("prefix",) * 4 + ("subset",) * 5 + ("torn",) * 5 + ("al
 _SHIFTS = ("-60s", "-5s", "-2s", "-300ms", "300ms", "2s", "5s", "60s")
 
 
-def _keep(ground: Ground, choices: Choices, target: str) -> str:
+def keep_of(ground: Ground, choices: Choices, target: str) -> str:
     """Returns what the disk keeps: everything, where a loss would be outside of the budget.
 
     The controller syncs what it decides before it answers, so its disk may always lose the rest.
@@ -22,7 +22,7 @@ def _keep(ground: Ground, choices: Choices, target: str) -> str:
 
 def power_of(ground: Ground, choices: Choices, target: str) -> Part:
     """Returns a power loss of the target."""
-    keep = _keep(ground, choices, target)
+    keep = keep_of(ground, choices, target)
     return {"power": target, "keep": keep, "down": choices.ms(DOWN_MS, "down")}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sim.scenario.steps import BROKER_JOBS
 from sim.swarm.choices import Choices, Part
+from sim.swarm.plans.disks import keep_of
 from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, LAST, Fault, Ground
 
 # So long before the end the last restart begins: most brokers are back then.
@@ -19,6 +20,26 @@ def _kill_at_point(ground: Ground, choices: Choices) -> list[Part]:
     side, kind = choices.pick(("before", "after"), "side"), choices.pick(BROKER_JOBS, "job")
     step: Part = {"kill": ground.broker(choices), "point": f"{side} {kind}"}
     return [step | {"down": choices.ms(DOWN_MS, "down")}]
+
+
+def _kill_inside(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a death inside a change on the disk: of a job, such as a compaction, or of whatever comes next."""
+    target = ground.broker(choices)
+    step: Part = {"kill_inside": target, "down": choices.ms(DOWN_MS, "down")}
+    if choices.chance(50, "in a job"):
+        step |= inside(choices, is_compacted="compact" in str(ground.scenario.topics))
+    else:
+        step["change"] = choices.scale(1, 60, "change")
+    if choices.chance(40, "power"):
+        step["keep"] = keep_of(ground, choices, target)
+    return [step]
+
+
+def inside(choices: Choices, *, is_compacted: bool) -> Part:
+    """Returns a kind of job, and a change of those that a few such jobs make; a compaction makes many."""
+    jobs = ("compact", "compact", "checkpoint") if is_compacted else ("checkpoint", "flush", "delete")
+    job = choices.pick(jobs, "job")
+    return {"job": job, "change": choices.scale(1, 60 if job == "compact" else 8, "change in it")}
 
 
 def _kill_again(ground: Ground, choices: Choices) -> list[Part]:
@@ -97,6 +118,7 @@ def _restart_at_the_end(ground: Ground, choices: Choices) -> list[Part]:
 PROCESSES = (
     Fault(name="kill", family="crash", percent=70, most=4, draw=_kill),
     Fault(name="kill-at-point", family="crash", percent=60, most=3, draw=_kill_at_point),
+    Fault(name="kill-inside", family="crash", percent=60, most=3, draw=_kill_inside),
     Fault(name="kill-again", family="crash", percent=35, most=2, draw=_kill_again),
     Fault(name="kill-all", family="crash", percent=15, most=1, draw=_kill_all),
     Fault(name="stop", family="crash", percent=35, most=2, draw=_stop),

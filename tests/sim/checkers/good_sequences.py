@@ -27,6 +27,7 @@ from sim.checkers.sightings import (
     Served,
     Settled,
     Sighting,
+    StartMoved,
     StoppedCleanly,
     Truncated,
     WaitedFor,
@@ -172,6 +173,11 @@ GOOD: dict[str, list[Sighting]] = {
     "an epoch cache that begins at a log start, which a crash has taken back": [
         *QUIET,
         LogStarted(2, P, 3),
+        EpochsSeen(1, P, ((0, 3),)),
+    ],
+    "an epoch cache that begins at a log start, of whose move nobody was told": [
+        *QUIET,
+        StartMoved(1, P, 3),
         EpochsSeen(1, P, ((0, 3),)),
     ],
     "an epoch cache without an epoch that ended before a log start, which a cut has taken back": [

@@ -173,6 +173,9 @@ class Onlooker:
     def on_power_loss(self, shell: Shell) -> None:
         return
 
+    def on_unwound(self, node: Node) -> None:
+        pass
+
     def on_end(self, shell: Shell, *, lost_power: bool, in_order: bool) -> None:
         self.ends.append((shell.name, lost_power, in_order))
 

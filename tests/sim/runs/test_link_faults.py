@@ -123,9 +123,25 @@ def test_a_process_dies_inside_its_start_and_the_one_after_it_recovers() -> None
     assert has_line(result, "2.600 s", "is back after an unclean stop")
 
 
+def test_a_process_dies_inside_a_change_on_its_disk_and_the_one_after_it_recovers() -> None:
+    result = run("  - {at: 2s, kill_inside: leader(t/0), change: 3, down: 300ms}\n")
+    assert has_line(result, "a death inside a change on the disk waits for broker-")
+    assert has_line(result, "dies inside a change on its disk")
+    assert has_line(result, "is back after an unclean stop")
+
+
+def test_a_machine_loses_power_inside_a_change_that_a_job_makes() -> None:
+    step = "{at: 2s, kill_inside: leader(t/0), job: checkpoint, change: 2, keep: all, down: 300ms}"
+    result = run(f"  - {step}\n")
+    assert has_line(result, "loses power (keep all) inside a change of a job 'checkpoint' on its disk")
+    assert has_line(result, "is back after an unclean stop")
+
+
 @pytest.mark.parametrize(
     ("step", "words"),
     [
+        ("kill_inside: producer 1", "producer 1 is a client"),
+        ("kill_inside: controller, job: compact", "no job 'compact': write one of flush, snapshot"),
         ("lose: all -> others, share: 5%, only: Alter", "no method 'Alter': write one of "),
         ("clog: all -> others, only: [Fetch, Alter]", "no method 'Alter': write one of "),
         ("slow: all -> others, by: 1ms, only: [Fetch, Fetch]", "write each method once"),

@@ -190,6 +190,13 @@ def test_no_consumer_asks_again_without_a_pause() -> None:
     assert min(waits_us) == 20_000
 
 
+def test_a_consumer_outlasts_the_wait_that_it_asks_for_whatever_the_clocks_and_the_network_do() -> None:
+    """A wait of 1.4 s by a broker's clock that is 10 % slower never ended with an answer (seed 20,000,481)."""
+    drift, way_ms = 0.05, 50
+    waits_ms = [each.max_wait / 1_000 for drawn in seeds(100) for each in drawn.scenario.consumers]
+    assert max(waits_ms) * (1 + drift) + 2 * way_ms < 1_500 * (1 - drift)
+
+
 def test_time_outs_of_calls_to_the_controller_differ_and_let_fetches_wait() -> None:
     found = [drawn.scenario.cluster.settings for drawn in seeds(100)]
     proposals = [
