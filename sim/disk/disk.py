@@ -108,17 +108,13 @@ class SimDisk:
         )
         self._cache.faults.arm(trigger)
 
-    def crash_trigger(self, change: int, hook: Callable[[], None]) -> Trigger:
-        """Returns a fault for `arm`: the process dies inside the `change`-th change, of which a drawn part is done."""
-        return Trigger(countdown=change, verbs=MUTATING, path_suffix="", applied=Applied.DRAWN, hook=hook)
-
     def arm(self, trigger: Trigger) -> None:
         """Let the fault count calls from now on, and strike."""
         self._cache.faults.arm(trigger)
 
-    def take_back(self, trigger: Trigger) -> bool:
-        """Let the fault count no calls any more. Returns whether it was armed, and so has not struck."""
-        return self._cache.faults.take_back(trigger)
+    def take_back(self, trigger: Trigger) -> None:
+        """Let the fault count no calls any more; it may have struck, or have gone with a process."""
+        self._cache.faults.take_back(trigger)
 
     def arm_partial_write(
         self, path_suffix: str, byte: int, rest: bytes = b"", path_prefix: str = ""

@@ -32,6 +32,7 @@ READ_OR_MUTATE: Final = MUTATING | {"read"}
 # With the one that asks for descriptors, which is no call to a disk.
 ALL_VERBS: Final = READ_OR_MUTATE | {"reserve"}
 WRITES: Final = frozenset({"append", "write_at"})
+RENAMES: Final = frozenset({"rename"})
 
 
 class Applied(Enum):
@@ -149,15 +150,13 @@ class ArmedFaults:
         return any(path == broken or path.startswith(f"{broken}/") for broken in self._broken)
 
     def arm(self, trigger: Trigger) -> None:
-        assert trigger.countdown > 0, trigger
+        # One that was armed before may be due already: another fault struck the call that was its own.
+        assert trigger.countdown >= 0, trigger
         self._triggers.append(trigger)
 
-    def take_back(self, trigger: Trigger) -> bool:
-        """Drops one trigger; returns whether it was armed."""
-        if trigger not in self._triggers:
-            return False
-        self._triggers.remove(trigger)
-        return True
+    def take_back(self, trigger: Trigger) -> None:
+        """Drops one trigger, if it is armed."""
+        self._triggers = [each for each in self._triggers if each is not trigger]
 
     def disarm(self) -> None:
         """Drop every trigger; broken directories stay broken."""

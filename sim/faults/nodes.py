@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar, final
 
 from sim.disk import PowerLoss
+from sim.disk.faults import MUTATING, RENAMES, Applied, Trigger
 from sim.faults.targets import Process, Site, Targets
 from sim.hosts.node import Node
 from sim.scenario.base import Named
@@ -131,6 +132,7 @@ class NodeFaults:
 
     def kill_inside(self, step: KillInside) -> bool:
         """Arm the death of the process, or of its machine's power, inside a change on its disk."""
+        name = "-".join(step.log.rsplit("/", 1)) if step.log is not None else ""
 
         def die(node: Node) -> None:
             if step.keep is None:
@@ -140,11 +142,20 @@ class NodeFaults:
             self.start_after(node, step.down)
 
         def arm(node: Node) -> None:
-            of = f" of a job {step.job!r}" if step.job is not None else ""
-            end = "dies" if step.keep is None else f"loses power (keep {step.keep})"
-            what = f"{node.name} {end} inside a change{of} on its disk"
+            directory = node.log_path(name) if name else ""
+            if name and not directory:
+                self._site.misses.missed(f"kill_inside {node.name}: it has no log of {name}")
+                return
+            what = _death_of(step, node.name)
             number = self._site.misses.wait(what)
-            node.arm_death(step.change, step.job, lambda: self._struck(number, node, what, die))
+            death = Trigger(
+                countdown=step.change,
+                verbs=RENAMES if step.renames else MUTATING,
+                path_prefix=f"{directory}/" if directory else "",
+                path_suffix="",
+                applied=Applied.DRAWN,
+            )
+            node.arm_death(death, step.job, lambda: self._struck(number, node, what, die))
 
         return self.each(step, step.kill_inside, "a death inside a change on the disk waits for", arm)
 
@@ -299,3 +310,12 @@ class NodeFaults:
 
     def _start_once_stopped(self, node: Process) -> None:
         node.stop(then=lambda: self.start_after(node, 0))
+
+
+def _death_of(step: KillInside, name: str) -> str:
+    """Returns the words for the death of a node."""
+    end = "dies" if step.keep is None else f"loses power (keep {step.keep})"
+    change = "rename" if step.renames else "change"
+    of = f" of a job {step.job!r}" if step.job is not None else ""
+    where = "on its disk" if step.log is None else f"in its log of {step.log}"
+    return f"{name} {end} inside a {change}{of} {where}"

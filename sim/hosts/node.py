@@ -119,8 +119,8 @@ class Node(Shell):
         # `before` or `after`, a kind of job, and the call that strikes then.
         self._began_us = 0
         self._crash_point: tuple[str, str, Callable[[], None]] | None = None
-        # A kind of job, and the fault that strikes inside a change on the disk that such a job makes.
-        self._death: tuple[str, Trigger] | None = None
+        # Kinds of jobs, each with a fault that strikes inside a change on the disk that such a job makes.
+        self._deaths: list[tuple[str, Trigger]] = []
         self._job_time = Stream(world.draws, "jobs", name)
         self._job_means_us: Mapping[str, int] = job_means_us or {}
 
@@ -293,20 +293,21 @@ class Node(Shell):
         """Call `strike`, which ends the life, `before` or `after` (the side) the next job of that kind."""
         self._crash_point = (side, kind, strike)
 
-    def arm_death(self, change: int, kind: str | None, ending: Callable[[], None]) -> None:
-        """The process dies inside the `change`-th change on its disk from now on; then `ending` ends the life.
+    def arm_death(self, death: Trigger, kind: str | None, ending: Callable[[], None]) -> None:
+        """The process dies inside the change on its disk that `death` waits for; then `ending` ends the life.
 
         With a kind of jobs, only the changes that these make count.
         """
 
         def struck() -> None:
             self._ending_of_write = ending
+            self._deaths = [each for each in self._deaths if each[1] is not death]
 
-        death = self.disk.crash_trigger(change, struck)
+        death.hook = struck
         if kind is None:
             self.disk.arm(death)
         else:
-            self._death = (kind, death)
+            self._deaths.append((kind, death))
 
     def arm_partial_write(
         self, partition: str, byte: int, ending: Callable[[], None], rest: bytes = b""
@@ -346,7 +347,8 @@ class Node(Shell):
 
     def disarm(self) -> None:
         """Drop the armed faults that have not struck."""
-        self._crash_point = self._ending_of_write = self._death = None
+        self._crash_point = self._ending_of_write = None
+        self._deaths.clear()
         self.disk.disarm()
 
     def _end(self, ending: Ending, *, in_order: bool = False) -> None:
@@ -459,17 +461,17 @@ class Node(Shell):
         self.world.after(self.actor, left_us, self._on_job_time, (self._end_job, (life_number, 0)))
 
     def _work_on(self, job: RunJob) -> None:
-        """Do the work of a job. Raises Dead inside it if a death waits for that kind; what it counted stays counted."""
-        if self._death is None or self._death[0] != job.kind:
-            job.work()
-            return
-        death = self._death[1]
-        self.disk.arm(death)
+        """Do the work of a job. Raises Dead inside it if a death that waits for that kind strikes; each that does not
+        keeps what it has counted.
+        """
+        deaths = [death for kind, death in self._deaths if kind == job.kind]
+        for death in deaths:
+            self.disk.arm(death)
         try:
             job.work()
         finally:
-            if not self.disk.take_back(death):
-                self._death = None
+            for death in deaths:
+                self.disk.take_back(death)
 
     def _end_job(self, token: tuple[int, int]) -> None:
         job = self._jobs[0]

@@ -147,11 +147,11 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
     for condition in step.when:
         if what := _unknown_partition(scenario, condition.topic, condition.partition):
             yield ("steps", index, "when"), what
-    if isinstance(step, BreakDisk | PartialWrite | FailSync | Rot) and step.log is not None:
+    if isinstance(step, BreakDisk | KillInside | PartialWrite | FailSync | Rot) and step.log is not None:
         topic, partition = step.log.rsplit("/", 1)
         is_of_controller = (
-            isinstance(step, PartialWrite)
-            and step.partial_write.kind == "controller"
+            isinstance(step, PartialWrite | KillInside)
+            and any(target.kind == "controller" for target in _targets(step))
             and step.log == f"{METADATA_TOPIC}/0"
         )
         if not is_of_controller and (what := _unknown_partition(scenario, topic, int(partition))):

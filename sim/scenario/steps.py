@@ -91,6 +91,15 @@ class KillInside(Named):
         description="Counts only changes that jobs of this kind make: one of "
         f"{', '.join(f'`{kind}`' for kind in BROKER_JOBS)}; the controller has `flush` and `snapshot` only.",
     )
+    log: str | None = Field(
+        default=None,
+        pattern=r"^[a-zA-Z0-9._-]+/[0-9]+$",
+        description="Counts only changes in the directory of this log, `topic/partition`.",
+    )
+    renames: bool = Field(
+        default=False,
+        description="Counts only renames: by them a compaction puts segments in place, and files are replaced.",
+    )
     keep: Keep | None = Field(
         default=None, description="Cuts the power too: which changes that were not synced survive."
     )

@@ -43,6 +43,15 @@ def test_kip112_a_broker_makes_no_log_in_place_of_one_that_it_cannot_read(
     assert NAME in found(1)
 
 
+def test_a_wiped_disk_may_have_one_directory_less() -> None:
+    steps = """
+- {at: 2s, break_disk: broker 2, directory: 2}
+- {at: 2s, wipe_disk: broker 2, down: 300ms}
+"""
+    head, _, _ = LOST_DIRECTORY.partition("- {at")
+    assert run_scenario(parse_scenario(head + steps.lstrip()), 1).violations == ()
+
+
 @pytest.mark.parametrize(
     ("name", "topic_id", "is_twin"), [("t-0", "A" * 21 + "Q", True), ("t-0", "B" * 21 + "Q", False)]
 )

@@ -255,12 +255,18 @@ def _late_words(ground: Ground, choices: Choices) -> list[Part]:
 
 
 def _inside_a_job(ground: Ground, choices: Choices) -> list[Part]:
-    """Returns a death inside a job of a replica, mostly a compaction where there are any, and the end of a leader."""
+    """Returns a death inside a job of a replica or a rename in its log, and in half of the seeds the end of a leader.
+
+    By renames new segments take the place of old ones, and old ones leave the log.
+    """
     partition = ground.partition(choices, lasting=True)
     is_compacted = "compact" in str(ground.scenario.topics[partition.rpartition("/")[0]].config)
     target = f"{choices.pick(('leader', 'follower'), 'who')}({partition})"
     death: Part = {"kill_inside": target, "down": choices.ms((1, 300), "down")}
-    death |= inside(choices, is_compacted=is_compacted)
+    if choices.chance(50, "renames"):
+        death |= {"log": partition, "renames": True, "change": choices.between(1, 12, "rename")}
+    else:
+        death |= inside(choices, is_compacted=is_compacted)
     if choices.chance(50, "power"):
         death["keep"] = keep_of(ground, choices, target)
     if choices.chance(50, "end"):

@@ -130,6 +130,33 @@ def test_a_process_dies_inside_a_change_on_its_disk_and_the_one_after_it_recover
     assert has_line(result, "is back after an unclean stop")
 
 
+def test_a_process_dies_inside_a_rename_in_a_log_as_a_new_epoch_is_noted() -> None:
+    result = run(
+        "  - {at: 2s, kill: leader(t/0), down: 300ms}\n"
+        "  - {at: 2100ms, kill_inside: follower(t/0), log: t/0, renames: true, down: 300ms}\n"
+    )
+    assert has_line(result, "dies inside a rename in its log of t/0")
+
+
+@pytest.mark.parametrize("change", [3, 4, 5])
+def test_a_death_that_another_fault_has_forestalled_strikes_at_the_next_change(change: int) -> None:
+    result = run(
+        "  - {at: 2s, fail_sync: leader(t/0), file: checkpoint, down: 300ms}\n"
+        f"  - {{at: 2s, kill_inside: leader(t/0), job: checkpoint, change: {change}, down: 300ms}}\n"
+    )
+    assert has_line(result, "inside a change of a job 'checkpoint'")
+
+
+def test_two_deaths_wait_for_jobs_of_their_own_and_outlive_another_death() -> None:
+    result = run(
+        "  - {at: 2s, kill_inside: broker 2, job: checkpoint, change: 8, down: 300ms}\n"
+        "  - {at: 2s, kill_inside: broker 2, job: checkpoint, change: 3, down: 300ms}\n"
+        "  - {at: 2s, kill_inside: broker 2, job: compact, down: 300ms}\n"
+    )
+    deaths = [line for line in result.story if "broker-2 dies inside a change of a job 'checkpoint'" in line]
+    assert len(deaths) == 2
+
+
 def test_a_machine_loses_power_inside_a_change_that_a_job_makes() -> None:
     step = "{at: 2s, kill_inside: leader(t/0), job: checkpoint, change: 2, keep: all, down: 300ms}"
     result = run(f"  - {step}\n")
