@@ -330,7 +330,7 @@ CHAINS = (
     chain("changed-behind", _changed_behind, most=3, possible=has_followers),
     chain("late-reader", _late_reader, most=1, possible=has_followers),
     chain("unanswered", _unanswered, possible=has_followers),
-    chain("inside-a-job", _inside_a_job, possible=has_followers),
+    chain("inside-a-job", _inside_a_job, percent=80, possible=has_followers),
     chain("damaged-news", _damaged_news, possible=has_followers),
     chain("late-words", _late_words, most=1, possible=has_followers),
     Fault(
