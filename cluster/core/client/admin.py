@@ -182,13 +182,15 @@ class AdminCore:
         if isinstance(body, MetadataResponse) and error is ErrorCode.NONE:
             learned += self.metadata.cache.update(body)
             if task.is_description:
-                return [*learned, *self._ask_brokers(task, body)]
+                return [*learned, *self._ask_brokers(now_ms, task, body)]
         if task.is_description:
             return [Described(ticket=task.ticket, metadata=None, error=error, message=message)]
         return [*learned, Answered(ticket=task.ticket, body=body, error=error, message=message)]
 
-    def _ask_brokers(self, task: _Task, metadata: MetadataResponse) -> list[AdminEffect]:
+    def _ask_brokers(self, now_ms: int, task: _Task, metadata: MetadataResponse) -> list[AdminEffect]:
         assert isinstance(task.body, MetadataRequest)
+        # A silent broker must not hold the description up beyond its deadline.
+        timeout_ms = min(self.config.request_timeout_ms, max(1, task.deadline_ms - now_ms))
         if not metadata.brokers:
             return [Described(ticket=task.ticket, metadata=metadata)]
         description = _Description(ticket=task.ticket, metadata=metadata)
@@ -198,9 +200,7 @@ class AdminCore:
             call = self._take_call()
             description.calls[call] = None
             body = DescribeReplicasRequest(topics=task.body.topics)
-            effects.append(
-                Send(to=broker.broker_id, call=call, body=body, timeout_ms=self.config.request_timeout_ms)
-            )
+            effects.append(Send(to=broker.broker_id, call=call, body=body, timeout_ms=timeout_ms))
         assert len(effects) == len(description.calls), (len(effects), len(description.calls))
         return effects
 

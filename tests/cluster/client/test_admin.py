@@ -95,6 +95,18 @@ def test_a_description_of_a_refused_metadata_has_the_error() -> None:
     assert (described.error, described.metadata) == (ErrorCode.INVALID_REQUEST, None)
 
 
+def test_a_description_asks_the_brokers_for_what_is_left_of_its_time_only() -> None:
+    """A description whose metadata came late took a request time-out longer than it may (drawn seed 60,000,594)."""
+    config = AdminConfig()
+    for answered_ms, left_ms in ((0, config.request_timeout_ms), (config.default_api_timeout_ms - 200, 200)):
+        admin = AdminCore(config)
+        (send,) = sends(admin.describe(0, ("t",), ticket=5))
+        asked = sends(
+            admin.step(answered_ms, Response(call=send.call, body=FakeCluster({"t": 1}).metadata(["t"])))
+        )
+        assert asked and {each.timeout_ms for each in asked} == {left_ms}
+
+
 @pytest.mark.parametrize(
     "none",
     [
