@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sim.scenario.loading import parse_scenario
-from sim.shrink.data import Data, apply, as_yaml, neat, scenario_of, tidied
+from sim.shrink.data import Data, apply, as_yaml, deleted, neat, scenario_of, tidied
+from sim.shrink.events import details
 from sim.shrink.families import are_alike
 from sim.shrink.search import Failing
 from sim.shrink.surroundings import kinds, partitions, points
@@ -104,3 +105,15 @@ def test_buggify_points_go_one_by_one_and_all_at_once() -> None:
     assert left == [["write-back", "step-slow"], ["timer-late", "step-slow"], ["timer-late", "write-back"]]
     assert any("buggify" not in apply(data, [edit]) for edit in kinds(failing))
     assert neat(apply(data, points(failing))) == neat(SMALL)
+
+
+def test_a_death_inside_a_change_is_tried_without_its_power_loss_and_at_any_change() -> None:
+    """A step needs its `keep` or its `log` where it has no meaning without, as a write that is cut short has not."""
+    death: dict[str, object] = {"at": "3s", "kill_inside": "broker 1", "job": "compact", "keep": "torn"}
+    write: dict[str, object] = {"at": "3s", "partial_write": "broker 1", "log": "t/0", "byte": "0 B"}
+    failing = Failing(
+        data=SMALL | {"steps": [death, write]}, seed=1, outcome=Outcome(signature="log-shape: x")
+    )
+    edits = details(failing)
+    assert {deleted("steps", 0, key) for key in ("keep", "job")} <= set(edits)
+    assert deleted("steps", 1, "log") not in edits
