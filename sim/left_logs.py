@@ -40,11 +40,13 @@ def _names(node: Node) -> Iterator[str]:
 
 
 def left_logs(names: Iterator[str], placed: Collection[str]) -> Iterator[str]:
-    """Yields the names of logs that are in use, as they have no suffix, and are not among those `placed` there."""
-    for name in names:
-        try:
-            is_log = not parse_directory_name(name).suffix
-        except BadDirectoryName:
-            continue
-        if is_log and name not in placed:
-            yield name
+    """Returns the names of logs that are in use, as they have no suffix, and are not among those `placed` there."""
+    return (name for name in names if is_log_in_use(name) and name not in placed)
+
+
+def is_log_in_use(name: str) -> bool:
+    """Whether a name in a log directory is that of a log without a suffix, which is neither set aside nor deleted."""
+    try:
+        return not parse_directory_name(name).suffix
+    except BadDirectoryName:
+        return False

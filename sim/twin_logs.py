@@ -10,10 +10,10 @@ from sim.checkers.base import Jury
 from sim.disk.disk import SimDisk
 from sim.disk.life import Life
 from sim.hosts.node import Node
+from sim.left_logs import is_log_in_use
 from storage.disk.checkpoints import PartitionMetadataFile
 from storage.disk.filesystem import join
 from storage.errors import StorageError
-from storage.topics import BadDirectoryName, parse_directory_name
 
 NAME = "twin-logs"
 
@@ -51,13 +51,10 @@ def twins(disk: SimDisk, directories: Iterable[str]) -> Iterator[str]:
     seen: dict[tuple[str, str], None] = {}
     for directory in directories:
         # A wiped disk may have one directory less.
-        for name in sorted(disk.names_in(directory)):
+        for name in filter(is_log_in_use, disk.names_in(directory)):
             try:
-                is_log = not parse_directory_name(name).suffix
-                topic_id = (
-                    PartitionMetadataFile(file_system, join(directory, name)).read() if is_log else None
-                )
-            except (BadDirectoryName, StorageError):
+                topic_id = PartitionMetadataFile(file_system, join(directory, name)).read()
+            except StorageError:
                 continue
             if topic_id is None:
                 continue

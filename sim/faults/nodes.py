@@ -109,6 +109,14 @@ class NodeFaults:
         self._site.tell(what)
         strike(node)
 
+    def _die(self, node: Node, keep: PowerLoss | None, down_us: int | None) -> None:
+        """End the process, or with `keep` its machine's power, and start it again `down_us` later."""
+        if keep is None:
+            node.crash()
+        else:
+            node.lose_power(keep)
+        self.start_after(node, down_us)
+
     def kill_start(self, step: KillStart) -> bool:
         """Kill the process now, and its next one inside its start."""
 
@@ -135,11 +143,7 @@ class NodeFaults:
         name = "-".join(step.log.rsplit("/", 1)) if step.log is not None else ""
 
         def die(node: Node) -> None:
-            if step.keep is None:
-                node.crash()
-            else:
-                node.lose_power(step.keep)
-            self.start_after(node, step.down)
+            self._die(node, step.keep, step.down)
 
         def arm(node: Node) -> None:
             directory = node.log_path(name) if name else ""
@@ -210,12 +214,7 @@ class NodeFaults:
         name = "-".join(step.log.rsplit("/", 1))
 
         def die(node: Node) -> None:
-            keep: PowerLoss | None = step.keep
-            if keep is None:
-                node.crash()
-            else:
-                node.lose_power(keep)
-            self.start_after(node, step.down)
+            self._die(node, step.keep, step.down)
 
         def arm(node: Node) -> None:
             what = f"{node.name} writes {step.byte} bytes of its next batch of {name} and dies"

@@ -114,7 +114,7 @@ class Node(Shell):
         # Whether answers with metadata wait until `release_metadata`.
         self.holds_metadata = False
         self._when_stopped: Callable[[], None] | None = None
-        # The call that ends the node after an armed partial write.
+        # The call that ends the node after an armed partial write, or another death inside a change on its disk.
         self._ending_of_write: Callable[[], None] | None = None
         # `before` or `after`, a kind of job, and the call that strikes then.
         self._began_us = 0

@@ -83,14 +83,8 @@ def over_budget(scenario: Scenario, profile: Profile) -> Iterator[str]:
         if isinstance(step, Power) and step.keep != "all" and step.power.kind != "controller":
             yield f"step {number}: a power loss of {step.power.text} that keeps {step.keep}"
         elif (
-            isinstance(step, PartialWrite)
+            isinstance(step, PartialWrite | KillInside)
             and step.keep not in (None, "all")
-            and step.partial_write.kind != "controller"
+            and step.target_text != "controller"
         ):
-            yield f"step {number}: a partial write and a power loss that keeps {step.keep}"
-        elif (
-            isinstance(step, KillInside)
-            and step.keep not in (None, "all")
-            and step.kill_inside.kind != "controller"
-        ):
-            yield f"step {number}: a power loss inside a change that keeps {step.keep}"
+            yield f"step {number}: a {step.verb.replace('_', ' ')} and a power loss that keeps {step.keep}"

@@ -287,10 +287,10 @@ class Witness:
     def on_unwound(self, broker: int, core: Broker) -> None:
         """Receives a broker that has died within a step: it may have moved the start of a log and told nobody."""
         for replica in core.replicas().values():
-            start = replica.log.log_start_offset
             if not self.lives.is_named(replica.name, replica.topic_id):
                 # It is of a topic that was deleted.
                 continue
+            start = replica.log.log_start_offset
             if start > self.jury.ghost.partition(replica.name).log_start:
                 self.jury.see(StartMoved(broker, replica.name, start))
 

@@ -260,7 +260,7 @@ def _inside_a_job(ground: Ground, choices: Choices) -> list[Part]:
     By renames new segments take the place of old ones, and old ones leave the log.
     """
     partition = ground.partition(choices, lasting=True)
-    is_compacted = "compact" in str(ground.scenario.topics[partition.rpartition("/")[0]].config)
+    is_compacted = ground.is_compacted(partition.rpartition("/")[0])
     target = f"{choices.pick(('leader', 'follower'), 'who')}({partition})"
     death: Part = {"kill_inside": target, "down": choices.ms((1, 300), "down")}
     if choices.chance(50, "renames"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
-from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, DrawFault, Fault, Ground
+from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, DrawFault, Fault, Ground, chain
 
 
 def _is_beyond(ground: Ground) -> bool:
@@ -26,17 +26,18 @@ def _fail_disk(ground: Ground, choices: Choices) -> list[Part]:
 
 def _fail_sync(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a sync that fails, and in half of the seeds a power loss that shows what the disk lacks."""
-    sync: Part = {
-        "fail_sync": ground.broker(choices),
-        "page_cache": choices.pick(("kept", "kept", "dropped"), "page cache"),
-        "down": choices.ms(DOWN_MS, "down"),
-        "as": "S",
-    }
-    if choices.chance(50, "power"):
-        gap = choices.ms((500, 2_000, 4_000), "gap")
-        power: Part = {"at": f"+{gap}", "power": "S", "keep": "all", "down": choices.ms(DOWN_MS, "up")}
-        return [sync, power]
-    return [sync]
+    cache = choices.pick(("kept", "kept", "dropped"), "page cache")
+    sync: Part = {"fail_sync": ground.broker(choices), "page_cache": cache}
+    return _with_power_loss(choices, sync, (500, 2_000, 4_000))
+
+
+def _with_power_loss(choices: Choices, sync: Part, gaps_ms: tuple[int, ...]) -> list[Part]:
+    """Returns a sync that fails, and in half of the seeds a power loss after one of the gaps."""
+    sync |= {"down": choices.ms(DOWN_MS, "down"), "as": "S"}
+    if not choices.chance(50, "power"):
+        return [sync]
+    gap = choices.ms(gaps_ms, "gap")
+    return [sync, {"at": f"+{gap}", "power": "S", "keep": "all", "down": choices.ms(DOWN_MS, "up")}]
 
 
 def _fail_flush(ground: Ground, choices: Choices) -> list[Part]:
@@ -45,18 +46,9 @@ def _fail_flush(ground: Ground, choices: Choices) -> list[Part]:
     partition = f"{name}/{choices.below(ground.scenario.topics[name].partitions, 'partition')}"
     followers = ("follower",) if ground.replicas(partition) > 1 else ()
     who = choices.pick(("leader", "leader", *followers), "who")
-    sync: Part = {
-        "fail_sync": f"{who}({partition})",
-        "log": partition,
-        "page_cache": choices.pick(("kept", "dropped"), "page cache"),
-        "down": choices.ms(DOWN_MS, "down"),
-        "as": "S",
-    }
-    if choices.chance(50, "power"):
-        gap = choices.ms((500, 1_000, 2_000), "gap")
-        power: Part = {"at": f"+{gap}", "power": "S", "keep": "all", "down": choices.ms(DOWN_MS, "up")}
-        return [sync, power]
-    return [sync]
+    cache = choices.pick(("kept", "dropped"), "page cache")
+    sync: Part = {"fail_sync": f"{who}({partition})", "log": partition, "page_cache": cache}
+    return _with_power_loss(choices, sync, (500, 1_000, 2_000))
 
 
 def _flushed(ground: Ground) -> tuple[str, ...]:
@@ -86,8 +78,7 @@ def _fail_sync_of(file: str, ground: Ground, choices: Choices) -> Part:
 
 def _is_compacted(ground: Ground) -> bool:
     """Whether brokers compact logs."""
-    topics = ground.scenario.topics.values()
-    return any("compact" in str(topic.config.get("cleanup.policy")) for topic in topics)
+    return any(map(ground.is_compacted, ground.scenario.topics))
 
 
 def _lie_syncs(ground: Ground, choices: Choices) -> list[Part]:
@@ -143,15 +134,7 @@ _lose_writes, _misdirect_writes = _phantom_writes("lose_writes"), _phantom_write
 DAMAGE = (
     Fault(name="fail-disk", family="disk", percent=30, most=2, draw=_fail_disk),
     Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync, is_possible=_is_beyond),
-    Fault(
-        name="fail-flush",
-        family="chain",
-        percent=100,
-        most=2,
-        draw=_fail_flush,
-        is_possible=_may_fail_flush,
-        lasts_ms=2_500,
-    ),
+    chain("fail-flush", _fail_flush, percent=100, possible=_may_fail_flush),
     Fault(name="fail-job", family="disk", percent=50, most=2, draw=_fail_job),
     # Above a hundred, because the shapes that are not about disks take a fifth of it or less.
     Fault(

@@ -61,6 +61,10 @@ class Ground:
     def replicas(self, partition: str) -> int:
         return self.scenario.topics[partition.rpartition("/")[0]].replicas
 
+    def is_compacted(self, topic: str) -> bool:
+        """Returns whether brokers compact the logs of the topic."""
+        return "compact" in str(self.scenario.topics[topic].config.get("cleanup.policy"))
+
     def node(self, choices: Choices) -> str:
         """Returns a broker or the controller."""
         return "controller" if choices.chance(12, "controller") else self.broker(choices)

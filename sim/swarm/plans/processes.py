@@ -27,7 +27,7 @@ def _kill_inside(ground: Ground, choices: Choices) -> list[Part]:
     target = ground.broker(choices)
     step: Part = {"kill_inside": target, "down": choices.ms(DOWN_MS, "down")}
     if choices.chance(50, "in a job"):
-        step |= inside(choices, is_compacted="compact" in str(ground.scenario.topics))
+        step |= inside(choices, is_compacted=any(map(ground.is_compacted, ground.scenario.topics)))
     else:
         step["change"] = choices.scale(1, 60, "change")
     if choices.chance(40, "power"):
