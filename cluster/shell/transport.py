@@ -193,7 +193,7 @@ class GrpcStream:
                 if answers := self.stream.on_frame(frame):
                     self._deliver([(call, _noted(body)) for call, body in answers])
         except grpc.aio.AioRpcError as error:
-            reason = _reason(error)
+            reason = reason_of(error)
         except Malformed as error:
             reason = str(error)
         except asyncio.CancelledError:
@@ -258,7 +258,7 @@ class Peer:
             asked = self._asked[call] = self._begin(path, frame)
             answer = unary.on_frame(call, await asked)
         except grpc.aio.AioRpcError as error:
-            answer = unary.fail(call, _reason(error))
+            answer = unary.fail(call, reason_of(error))
         except (grpc.aio.UsageError, asyncio.InvalidStateError, Malformed) as error:
             answer = unary.fail(call, str(error))
         except asyncio.CancelledError:
@@ -378,5 +378,9 @@ def _noted(body: Answer) -> Answer:
     return body
 
 
-def _reason(error: grpc.aio.AioRpcError) -> str:
+def reason_of(error: grpc.aio.AioRpcError) -> str:
+    """Returns how a call ended: the status of the peer, or that of a lost connection."""
+    # grpc.aio says so of a message for a call that had ended a moment before, as a peer that dies ends all of them.
+    if error.code() is grpc.StatusCode.INTERNAL and error.details() == "Internal error from Core":
+        return "UNAVAILABLE: the connection was lost before the request was written"
     return f"{error.code().name}: {error.details()}"

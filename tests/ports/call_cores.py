@@ -109,7 +109,8 @@ def seen_of(answer: Answer) -> str:
     """What a caller sees: the number in an answer, the error in it, or how the call failed."""
     match answer:
         case TransportError(reason=reason):
-            return next(kind for text, kind in _KINDS if text in reason)
+            # A reason that is not in the table is seen as it is, and the worlds differ.
+            return next((kind for text, kind in _KINDS if text in reason), reason)
         case ProduceResponse() | FetchResponse() | MetadataResponse() if answer.error:
             return answer.error.name
         case ProduceResponse(partitions=(item,)):
