@@ -143,7 +143,7 @@ class Watch:
                 self._on_unusable(shell, dict(observe.fields), "cannot be compacted")
             elif observe.kind == "replica.failed" and isinstance(shell, Node):
                 # A call that a disk refuses for a moment changes nothing that it holds.
-                if not (shell.disk.has_faults or shell.disk.has_refused):
+                if not (shell.disk.spoils_calls or shell.disk.has_refused):
                     self._on_unusable(shell, dict(observe.fields), "is given up")
         self._witness.on_observes(shell, observes)
         rare = [observe for observe in observes if observe.kind not in FREQUENT]
@@ -202,7 +202,9 @@ class Watch:
             life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
             self._standing.on_step(shell.name, now_ms, effects, core.config)
             self._idle_brokers.on_step(life, core, now_ms, events, effects)
-            if not (shell.is_damaged or shell.is_stopping or shell.disk.has_faults or shell.disk.has_refused):
+            if not (
+                shell.is_damaged or shell.is_stopping or shell.disk.spoils_calls or shell.disk.has_refused
+            ):
                 self._retention.on_step(shell.name, core, now_ms, events, effects)
                 self._compaction.on_step(shell.name, core, events, effects)
             if shell.disk.has_refused:

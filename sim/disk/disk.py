@@ -269,6 +269,11 @@ class SimDisk:
         return self._cache.faults.is_armed
 
     @property
+    def spoils_calls(self) -> bool:
+        """Whether any call could meet an error or lie; a death that waits changes none before it strikes."""
+        return self._cache.faults.spoils_calls
+
+    @property
     def has_lost_writes(self) -> bool:
         """Whether the page cache shows changes whose sync failed, so that a power loss takes them for certain."""
         return any(node.has_lost for node in self._cache.dirty_files.values())

@@ -142,6 +142,12 @@ class ArmedFaults:
         return bool(self._triggers or self._broken or self.refusal or self.syncs_lie)
 
     @property
+    def spoils_calls(self) -> bool:
+        """Whether any call could meet an error or lie. A death that waits changes no call before it strikes."""
+        is_sound = all(trigger.error_number is None for trigger in self._triggers)
+        return bool(not is_sound or self._broken or self.refusal or self.syncs_lie)
+
+    @property
     def is_broken(self) -> bool:
         return bool(self._broken)
 
