@@ -94,6 +94,7 @@ class Campaign:
         return [
             self._headline(),
             *self._failures(),
+            *self._shares(),
             *_counted("starved, and counted for nothing", self._starved),
             *_counted("acknowledged records lost, and excused", self._excused),
             *self._coverage(),
@@ -112,6 +113,13 @@ class Campaign:
         for group in self._groups.by_count():
             lines += [f"{group.count:6} x {group.signature}", f"         seed {group.seed}: {group.replay}"]
         return lines
+
+    def _shares(self) -> list[str]:
+        """Returns which parts of the runs starved and had losses excused; nothing of both if there are neither."""
+        starved, excused = self._verdicts[Verdict.STARVED.value], self._excused_count
+        if not starved + excused:
+            return []
+        return [f"starved {starved / self.count:.1%} of the runs, excused {excused / self.count:.1%}"]
 
     def _coverage(self) -> list[str]:
         never = self.never()

@@ -40,7 +40,7 @@ def draw_workload(
     # Where all topics are flushed, a run within the budget may lose power too.
     is_durable = choices.chance(40, "all flushed")
     # In all topics or in none: faults that need unclean elections aim at any of them.
-    is_unclean = profile.excuses and choices.chance(80, "unclean")
+    is_unclean = profile.excuses and choices.chance(60, "unclean")
     for name in NAMES[: choices.pick((1, 1, 2), "topics")]:
         own = choices.within("topic", name)
         replicas = max(least_replicas, min(brokers, own.pick((1, 2, 3, 3, 3, 4), "replicas")))

@@ -40,7 +40,7 @@ AIMED = Shape(name="aimed", weights={"chain": 250}, others=0, most=3)
 # Leaders that follow each other by unclean elections. In so many of a hundred seeds that allow them, nothing else
 # strikes.
 APART = Shape(name="apart", weights={"unclean": 200}, others=0, most=2)
-_APART_PERCENT = 60
+_APART_PERCENT = 75
 
 
 def draw_shape(choices: Choices, *, is_aimed: bool, is_unclean: bool = False) -> Shape:

@@ -79,6 +79,16 @@ def test_runs_whose_losses_needed_an_excuse_are_counted_by_reason() -> None:
     assert found.as_json(0.0)["excused"] == 2
 
 
+def test_the_parts_of_the_runs_that_starved_or_had_an_excuse_are_told() -> None:
+    disks = "every in-sync replica lost it with its un-synced writes"
+    runs = [row(seed) for seed in range(37)] + [
+        row(40, "starved"),
+        *(row(n, excused={disks: 1}) for n in (50, 51)),
+    ]
+    assert "starved 2.5% of the runs, excused 5.0%" in campaign(*runs).lines()
+    assert not any("of the runs" in line for line in campaign(row(0)).lines())
+
+
 def test_the_first_line_counts_verdicts_and_profiles() -> None:
     found = campaign(row(0, profile="within"), row(1, profile="edge"), violated(2, "x"))
     assert found.lines()[0] == (
