@@ -71,6 +71,10 @@ class Blindfold:
         if not self._packets.unchecked:
             self._watcher.on_places(shell, room, in_core, unwritten, held_up)
 
+    def on_waiting_call(self, shell: Shell, target: int, path: str, taken: int, most: int) -> None:
+        if not self._packets.unchecked:
+            self._watcher.on_waiting_call(shell, target, path, taken, most)
+
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         if not self._packets.unchecked:
             self._watcher.on_begun(shell, policy)

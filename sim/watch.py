@@ -354,6 +354,9 @@ class Watch:
     def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
         self._places.on_places(shell.name, room, in_core, unwritten, held_up)
 
+    def on_waiting_call(self, shell: Shell, target: int, path: str, taken: int, most: int) -> None:
+        self._places.on_waiting_call(shell.name, target, path, taken, most)
+
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         self._positions.on_begun(shell.name, policy)
 

@@ -1,4 +1,4 @@
-"""The places of calls at a node, which bound what it holds for its clients: none is freed too early or too late."""
+"""The places of calls, which bound what a node holds for its clients: none is freed too early or too late."""
 
 from __future__ import annotations
 
@@ -44,6 +44,12 @@ class CallPlaces:
             self._report(node, f"holds {own.held_bytes} bytes for a connection without any call")
         elif all_of_node.calls == 0 != all_of_node.held_bytes:
             self._report(node, f"holds {all_of_node.held_bytes} bytes, and has no call of that kind")
+
+    def on_waiting_call(self, caller: str, target: int, path: str, taken: int, most: int) -> None:
+        """Receives a method of which unary calls wait while the peer has `taken` of the `most` that it may have."""
+        if taken < most:
+            method = path.rpartition("/")[2]
+            self._report(caller, f"lets calls of {method} to node {target} wait, which has {taken} of {most}")
 
     def judge_sum(self, node: str, kind: str, limit: Limit, rooms: Iterable[Room]) -> None:
         """Judge whether the limit of a whole node counts what its connections hold for one kind of stream."""

@@ -40,6 +40,9 @@ class Caller(Endpoint, Protocol):
     def deliver(self, call: int, body: Answer, source: int, sent_us: int) -> None:
         """Receives the answer to a call; -1 for `sent_us` where nobody sent it."""
 
+    def on_waiting_call(self, target: int, path: str, taken: int, most: int) -> None:
+        """Learns that unary calls of a method wait while the peer has `taken` of the `most` that it may have."""
+
 
 @final
 class Peer:
@@ -47,7 +50,7 @@ class Peer:
 
     __slots__ = (
         "alarm_ms", "attempts", "backoff", "calls", "channels", "connection", "is_ready", "outgoing", "streams",
-        "target", "unwritten",
+        "target", "unwritten", "waiting",
     )  # fmt: skip
 
     def __init__(self, target: int, most_of_a_method: int) -> None:
@@ -64,6 +67,8 @@ class Peer:
         # The open streams, and the unary calls, by the number of their channel.
         self.streams: dict[int, OutgoingStream] = {}
         self.calls: dict[int, tuple[int, Channel]] = {}
+        # The method of each unary call that has no channel yet.
+        self.waiting: dict[int, str] = {}
         # The streams with calls that are not written yet, in order.
         self.unwritten: dict[OutgoingStream, None] = {}
         # When the core will be asked for calls that are overdue.
@@ -75,6 +80,7 @@ class Peer:
         self.channels.clear()
         self.streams.clear()
         self.calls.clear()
+        self.waiting.clear()
         self.unwritten.clear()
 
 
@@ -112,6 +118,7 @@ class Dialer:
             alarm_ms = stream.alarm_ms
         else:
             peer.outgoing.unary.send(now_ms, effect.call, body, effect.timeout_ms)
+            peer.waiting[effect.call] = CODEC.unary.path_of(body)
             alarm_ms = peer.outgoing.unary.alarm_ms
         self._arm(peer, alarm_ms)
         self.dirty[target] = peer
@@ -163,6 +170,8 @@ class Dialer:
             return
         if peer.outgoing.unary.has_next:
             self._write_calls(peer, connection, wait_us)
+        if peer.waiting:
+            self._show_waiting(peer)
         for stream in tuple(peer.unwritten):
             if self._write_stream(peer, connection, stream, wait_us):
                 del peer.unwritten[stream]
@@ -176,10 +185,17 @@ class Dialer:
                 continue
             channel = self._network.open(connection, path)
             peer.calls[channel.number] = (call, channel)
+            del peer.waiting[call]
             for piece in cut(frame, channel.piece_bytes):
                 self._network.send(
                     Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=piece
                 )
+
+    def _show_waiting(self, peer: Peer) -> None:
+        """Show the methods of which calls wait although the peer is connected."""
+        for path in dict.fromkeys(peer.waiting.values()):
+            taken = sum([channel.path == path for _, channel in peer.calls.values()])
+            self._host.on_waiting_call(peer.target, path, taken, self._most_of_a_method)
 
     def _write_stream(self, peer: Peer, connection: Connection, stream: OutgoingStream, wait_us: int) -> bool:
         """Writes what waits on a stream. Returns False while the other side has to read first."""
@@ -295,6 +311,7 @@ class Dialer:
     def _fail_call(self, peer: Peer, call: int, reason: str) -> None:
         """Ends a unary call alone."""
         error = peer.outgoing.unary.fail(call, reason)
+        peer.waiting.pop(call, None)
         assert error is not None, (call, reason)
         self._soon(call, error, peer.target)
 
@@ -302,6 +319,8 @@ class Dialer:
         """Writes the unary calls that waited for the place of one that has ended."""
         if peer.outgoing.unary.has_next:
             self._write(peer, 0)
+        elif peer.waiting and peer.is_ready:
+            self._show_waiting(peer)
 
     def _end_stream(self, peer: Peer, channel: Channel, reason: str) -> None:
         """Ends a stream with all its calls."""
@@ -384,6 +403,7 @@ class Dialer:
         self._deliver([*ended, *late], peer.target, -1)
 
     def _drop_calls(self, peer: Peer, late: set[int]) -> None:
+        peer.waiting = {call: path for call, path in peer.waiting.items() if call not in late}
         for number, (call, channel) in list(peer.calls.items()):
             if call in late:
                 del peer.calls[number]

@@ -112,6 +112,9 @@ class Watcher(Protocol):
     def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
         """Receives how many calls of a room the core has, and how many streams have to write, or calls that wait."""
 
+    def on_waiting_call(self, shell: Shell, target: int, path: str, taken: int, most: int) -> None:
+        """Receives a method of which calls wait while the peer has `taken` of the `most` that it may have."""
+
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         """Receives the outcome of a call when its connection has it; the core gets it then, or later."""
 
@@ -315,6 +318,10 @@ class Shell:
     def on_places(self, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
         """Learns how many calls of a room the core has, and how many streams have to write, or calls that wait."""
         self._watcher.on_places(self, room, in_core, unwritten, held_up)
+
+    def on_waiting_call(self, target: int, path: str, taken: int, most: int) -> None:
+        """Learns that unary calls of a method wait while the peer has `taken` of the `most` that it may have."""
+        self._watcher.on_waiting_call(self, target, path, taken, most)
 
     def deliver(self, call: int, body: Answer, source: int, sent_us: int) -> None:
         """Receives the answer to a call of the core; one to a life that has just ended is dropped."""

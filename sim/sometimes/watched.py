@@ -89,6 +89,9 @@ class WatchedPoints:
     def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
         self._watcher.on_places(shell, room, in_core, unwritten, held_up)
 
+    def on_waiting_call(self, shell: Shell, target: int, path: str, taken: int, most: int) -> None:
+        self._watcher.on_waiting_call(shell, target, path, taken, most)
+
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         self._watcher.on_begun(shell, policy)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from typing import final
+from unittest.mock import patch
 
 import pytest
 
+from cluster.core.connection.outgoing import MOST_OF_A_METHOD, UnaryCalls
 from cluster.core.connection.rooms import Room, Rooms
 from sim.bugs import install
 from sim.checkers.base import Jury
 from sim.checkers.call_places import CallPlaces
 from sim.checkers.ghost import Ghost
 from sim.hosts.shell import Shell
-from tests.sim.hosts.fake_cores import Echo, Onlooker, Site, ask
+from tests.sim.hosts.fake_cores import Echo, Onlooker, Site, ask, ask_alone
 
 
 def judged() -> tuple[CallPlaces, Jury]:
@@ -30,6 +32,9 @@ class PlacesOnlooker(Onlooker):
 
     def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
         self.places.on_places(shell.name, room, in_core, unwritten, held_up)
+
+    def on_waiting_call(self, shell: Shell, target: int, path: str, taken: int, most: int) -> None:
+        self.places.on_waiting_call(shell.name, target, path, taken, most)
 
 
 def found_in_a_run() -> list[str]:
@@ -49,6 +54,40 @@ def test_c6_a_place_that_is_freed_before_its_answer_is_written_is_found() -> Non
     assert found_in_a_run() == []
     with install("connection-frees-places-early"):
         assert set(found_in_a_run()) == {"call-places"}
+
+
+def found_in_a_run_of_calls() -> list[str]:
+    """Two unary calls more than a peer may have at a time, where a call that ends passes its place on."""
+    onlooker = PlacesOnlooker()
+    asker = Echo([ask_alone(2, call, call) for call in range(MOST_OF_A_METHOD + 2)])
+    site = Site(lambda number: asker if number == 1 else Echo(), onlooker=onlooker)
+    site.start()
+    site.world.run_to(100_000)
+    return [each.what for each in onlooker.jury.violations]
+
+
+def test_c6_a_place_with_the_peer_that_is_not_passed_on_is_found() -> None:
+    assert found_in_a_run_of_calls() == []
+    with patch.object(UnaryCalls, "_give_places", gives_places_only_to_a_call_that_is_sent):
+        found = found_in_a_run_of_calls()
+    assert found[0] == f"node-1 lets calls of Metadata to node 2 wait, which has 31 of {MOST_OF_A_METHOD}"
+
+
+def gives_places_only_to_a_call_that_is_sent(self: UnaryCalls, path: str) -> None:
+    waiting, taken = self._waiting[path], self._places.get(path, 0)
+    # A call that has just been sent is the last of those that wait.
+    if waiting and taken < self._most_of_a_method and len(waiting) == 1:
+        call, body = waiting.popitem(last=False)
+        self._ready[call] = body
+        taken += 1
+    self._places[path] = taken
+
+
+@pytest.mark.parametrize(("taken", "is_wrong"), [(2, False), (1, True)])
+def test_c6_no_call_waits_while_the_peer_has_room(taken: int, is_wrong: bool) -> None:
+    places, jury = judged()
+    places.on_waiting_call("node", 2, "/replog.v1.Data/Metadata", taken, 2)
+    assert bool(jury.violations) is is_wrong
 
 
 def a_room(calls: int) -> tuple[Rooms, Room]:

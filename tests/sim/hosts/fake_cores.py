@@ -155,6 +155,9 @@ class Onlooker:
     def on_places(self, shell: Shell, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
         return
 
+    def on_waiting_call(self, shell: Shell, target: int, path: str, taken: int, most: int) -> None:
+        return
+
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         return
 
