@@ -29,10 +29,13 @@ from cluster.core.messages import (
     ListOffsetsResponse,
     MetadataRequest,
     MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
     ResponseBody,
     TopicPartition,
 )
 from sim.checkers.adopted_marks import AdoptedMarks
+from sim.checkers.append_order import AppendOrder
 from sim.checkers.bootstraps import BootstrapsInTurn
 from sim.checkers.call_places import CallPlaces
 from sim.checkers.calls import Calls
@@ -112,6 +115,7 @@ class Watch:
         self._unanswered = unanswered
         self._forwarding = ForwardedRequests(witness.jury)
         self._places = CallPlaces(witness.jury)
+        self._appends = AppendOrder(witness.jury)
         self._bootstraps = BootstrapsInTurn(witness.jury)
         self._adopted = AdoptedMarks(witness.jury)
         self._order = FetchOrder(witness.jury)
@@ -258,6 +262,8 @@ class Watch:
                 )
             # Nothing else looks at what brokers fetch and clients read.
             return
+        if isinstance(body, ProduceResponse) and isinstance(exchange.body, ProduceRequest):
+            self._appends.on_reply(shell.node_id, shell.life_number, exchange, exchange.body, body)
         if isinstance(body, InitProducerIdResponse):
             self._producer_ids.on_answer(shell.name, body)
         if isinstance(shell, Node):
@@ -284,6 +290,7 @@ class Watch:
 
     def on_left(self, shell: Shell, exchange: Exchange) -> None:
         """Receives a request whose sender gave up, and judges how long the node could have answered it."""
+        self._appends.on_left(shell.node_id, exchange)
         acts_since_us = shell.acts_since_us if isinstance(shell, Node) else None
         if acts_since_us is not None:
             waited_us = shell.world.now_us - max(exchange.asked_us, acts_since_us)
@@ -330,8 +337,11 @@ class Watch:
                 self._forwarding.on_sent(life, effect.call, body)
 
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
+        """Receives a request as it reaches a core."""
         self._calls.on_accepted(shell, exchange)
         self._witness.on_accepted(shell.node_id, exchange)
+        if isinstance(exchange.body, ProduceRequest) and exchange.stray is None:
+            self._appends.on_accepted(shell.node_id, exchange)
         self._lag.on_accepted(shell, exchange)
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
@@ -413,6 +423,7 @@ class Watch:
         self._leaders.on_end(shell.node_id)
         self._adopted.on_end(shell.node_id)
         self._order.on_end(shell.node_id)
+        self._appends.on_end(shell.node_id)
         self._offline.on_end(shell.node_id)
         if shell.node_id != CONTROLLER_ID and in_order:
             self._witness.on_stopped(shell.node_id)

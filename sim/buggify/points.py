@@ -166,7 +166,11 @@ _SETTINGS = _of(
     ("few-places", 50, "a life of a node takes up to three calls at a time on each stream"),
     ("few-calls", 50, "a life of a node has one or two unary calls of a method with a peer at a time"),
     ("few-waiting", 50, "a life of a broker lets four requests of a kind wait, and refuses more"),
-    ("little-work", 50, "a life of a broker checks what producers send in slices only"),
+    (
+        "little-work",
+        50,
+        "a life of a broker checks what producers send in slices, but for the first set of a step in half of its lives",
+    ),
     ("quick-heartbeats", 50, "a life of a broker sends heartbeats four times as often"),
     ("restless-tasks", 50, "retention and the expiry of producers run at once, and each 50 ms"),
     ("restless-cleaner", 50, "the cleaner looks for work each 20 ms, with buffers for a few keys"),

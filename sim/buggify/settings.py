@@ -34,7 +34,6 @@ _BROKER: Mapping[str, Settings] = {
     "tiny-metadata-fetches": {"controller_quorum_fetch_max_bytes": 1},
     # Fewer would not hold the fetches of all followers, which then ask without rest.
     "few-waiting": {"max_parked_requests": 4},
-    "little-work": {"max_append_work": 0},
     "restless-tasks": {
         "log_initial_task_delay_ms": 0,
         "log_retention_check_interval_ms": _OFTEN_MS,
@@ -103,6 +102,9 @@ def broker_config(buggify: Buggify, place: str, config: BrokerConfig) -> BrokerC
     changes = _changes(buggify, place, _BROKER)
     if buggify.fires("quick-heartbeats", place):
         changes["broker_heartbeat_interval_ms"] = max(1, config.broker_heartbeat_interval_ms // 4)
+    if buggify.fires("little-work", place):
+        # With 1 the first set of a step is checked at once, unless an earlier one of its partition waits.
+        changes["max_append_work"] = buggify.between(0, 1, "little-work", place)
     log: LogConfig = replace(config.log, **_changes(buggify, place, _LOG))  # type: ignore[arg-type]
     # Settings name fields that are ints, which mypy does not know.
     return replace(config, log=log, **changes)  # type: ignore[arg-type]

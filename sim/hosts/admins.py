@@ -15,10 +15,16 @@ from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     DEFAULT_COUNT,
     AlterTopicConfigsRequest,
+    AlterTopicConfigsResponse,
     CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicRequest,
+    CreateTopicResponse,
     DeleteTopicRequest,
+    DeleteTopicResponse,
     MetadataRequest,
+    MetadataResponse,
+    ResponseBody,
 )
 from sim.hosts.lives import ClientShell
 from sim.hosts.shell import Watcher
@@ -33,6 +39,9 @@ from sim.world.trace import Trace
 API_TIMEOUT_MS, _BOUND_MS = 8_000, 1_500
 # Longer than a broker waits for the controller, so that it is the broker which has to answer.
 _REQUEST_TIMEOUT_MS = 3_000
+_ANSWERS = (
+    MetadataResponse, CreateTopicResponse, DeleteTopicResponse, AlterTopicConfigsResponse, CreatePartitionsResponse,
+)  # fmt: skip
 _CONFIGS = (
     (("segment.ms", "700"),),
     (("retention.ms", "2000"), ("segment.ms", "")),
@@ -142,6 +151,7 @@ class AdminShell(ClientShell):
                 )
 
     def _on_answered(self, effect: Answered) -> None:
+        self._judge_error(effect.error, effect.body)
         self._conclude(effect.ticket, has_none=effect.body is None and effect.error is ErrorCode.NONE)
 
     def _on_described(self, effect: Described) -> None:
@@ -149,7 +159,13 @@ class AdminShell(ClientShell):
         known = [] if effect.metadata is None else [each.broker_id for each in effect.metadata.brokers]
         if brokers != sorted(set(brokers)) or not set(brokers) <= set(known):
             self._complain(f"brokers {brokers} described their replicas; asked were {known}")
+        self._judge_error(effect.error, effect.metadata)
         self._conclude(effect.ticket, has_none=effect.metadata is None and effect.error is ErrorCode.NONE)
+
+    def _judge_error(self, error: ErrorCode, body: ResponseBody | None) -> None:
+        """Judge that a refusal is not taken for the answer: another broker may have one."""
+        if error is ErrorCode.NONE and isinstance(body, _ANSWERS) and body.error is not ErrorCode.NONE:
+            self._complain(f"a refusal was taken for the answer: {body}")
 
     def _conclude(self, ticket: int, *, has_none: bool) -> None:
         """Take the outcome of a call; with `has_none` it is neither an answer nor an error."""

@@ -196,7 +196,9 @@ _OF_ONE_TARGET = (
 _OF_BROKERS = (DiskStep, RollingRestart)
 _OF_CLIENTS = (*_OF_LINKS, Kill, Stop, Pause, Pick, Restart, StepClock, SlowCpu, FreezeClock)
 # What the checkers of a run believe about a topic from its start to its end.
-LASTING_PROPERTIES = frozenset({"flush.messages", "cleanup.policy"})
+LASTING_PROPERTIES = frozenset({"cleanup.policy"})
+# And this, where the topic begins with a flush of each record.
+_FLUSHES = "flush.messages"
 
 
 def _check_topic_step(scenario: Scenario, index: int, step: Step) -> Iterator[Finding]:
@@ -210,10 +212,17 @@ def _check_topic_step(scenario: Scenario, index: int, step: Step) -> Iterator[Fi
             pass
     if isinstance(step, AlterTopic):
         for key, value in step.config.items():
-            if key in LASTING_PROPERTIES:
+            if key in _lasting_properties(scenario.topics.get(step.alter_topic)):
                 yield ("steps", index, "config", key), f"{key} cannot change in a run: checkers rely on it"
             elif value != "":
                 yield from _check_property(("steps", index, "config", key), key, value)
+
+
+def _lasting_properties(topic: TopicModel | None) -> Iterator[str]:
+    """Yields the properties that a step may not change."""
+    yield from sorted(LASTING_PROPERTIES)
+    if topic is not None and str(topic.config.get(_FLUSHES)) == "1":
+        yield _FLUSHES
 
 
 def _check_property(location: Location, key: str, value: int | str | bool) -> Iterator[Finding]:

@@ -298,7 +298,7 @@ class AlterTopic(Step):
     config: dict[str, int | str | bool] = Field(
         min_length=1,
         description="Properties under Kafka's names; an empty text restores the default. What checkers rely on "
-        "(min.insync.replicas, flush.messages, cleanup.policy) cannot change.",
+        "(cleanup.policy; flush.messages where it is 1) cannot change.",
     )
 
 

@@ -20,7 +20,12 @@ FAMILIES: tuple[frozenset[str], ...] = (
     # Records acknowledged too early, and what becomes of them.
     frozenset({"acknowledged-committed", "acknowledged-durable", "history"}),
     # Records twice, or in another order.
-    frozenset({"producer-sequences", "lone-first-batch", "second-sequence", "log-shape", "history", "client-history"}),
+    frozenset(
+        {
+            "producer-sequences", "lone-first-batch", "second-sequence", "log-shape", "history", "client-history",
+            "append-order",
+        }
+    ),
     # A damaged log that a start takes as sound.
     frozenset(
         {

@@ -12,6 +12,9 @@ WIDE, _WIDE_PARTITIONS = "wide", 50
 _TOO_LARGE_PERCENT = 8
 # In so many of a hundred topics that are not compacted, brokers refuse batches that producers then have to split.
 _SPLIT_PERCENT = 15
+# In so many of a hundred topics there is a second or so between two records: the next append sets nothing going that
+# stands still, and leaders come and go that have appended nothing.
+_QUIET_PERCENT = 20
 # In so many of a hundred seeds a client creates, alters and deletes a topic of its own.
 _ADMIN_PERCENT = 30
 # What a batch with one record has beside its value, and what each record has, at most.
@@ -48,6 +51,7 @@ def draw_workload(
         if name != NAMES[0] and own.chance(25, "is created by a step"):
             topics[name]["exists"] = False
         is_compacted = "compact" in str(topics[name]["config"])
+        is_quiet = own.chance(_QUIET_PERCENT, "is quiet")
         for number in range(own.pick((1, 1, 2), "producers")):
             each = own.within("producer", number)
             producer = _producer(each, name, is_durable=is_durable, is_compacted=is_compacted)
@@ -56,6 +60,8 @@ def draw_workload(
             producer = _fitting(each, producer, topics[name])
             if is_lossy:
                 producer["rate"] = _bearable_rate(producer)
+            if is_quiet:
+                producer["rate"] = f"{each.pick((1, 1, 2, 4), 'quiet rate')}/s"
             producers.append(producer)
         # Where messages are lost, a producer could not keep its rate with smaller batches.
         if not is_compacted and not is_lossy and own.chance(_SPLIT_PERCENT, "splits batches"):

@@ -72,17 +72,26 @@ def _old_leader_back(ground: Ground, choices: Choices) -> list[Part]:
 
 
 def _leaders_in_turn(ground: Ground, choices: Choices) -> list[Part]:
-    """Returns the deaths of one leader after the other, so that epochs with few records follow each other."""
+    """Returns the ends of one leader after the other, so that epochs with few records follow each other.
+
+    Or the second one is cut off as soon as it leads: it goes on, and comes back with an epoch that nobody else knows.
+    """
     partition = ground.partition(choices, lasting=True)
     gap, down = choices.ms((5, 50, 400, 1_500, 2_500), "gap"), choices.ms(DOWN_MS, "down")
     kill: Part = {"kill": f"leader({partition})", "down": down}
-    steps: list[Part] = [kill]
     # A leader is elected when the session of the one before is over, and learns of it some milliseconds later.
-    elected: list[Part] = []
-    if choices.chance(50, "once elected"):
-        elected = [{"when": f"elected({partition})", "within": "4s", "pick": f"leader({partition})"}]
+    elected: Part = {"when": f"elected({partition})", "within": "4s", "pick": f"leader({partition})"}
+    if choices.chance(40, "cut off"):
+        soon: Part = {"at": f"+{choices.pick((5, 10, 20, 50), 'soon')}ms"}
+        return [
+            kill,
+            elected,
+            soon | {"isolate": f"leader({partition})", "for": choices.ms((2_500, 4_000), "cut")},
+        ]
+    steps: list[Part] = [kill]
+    once_elected = [elected] if choices.chance(50, "once elected") else []
     for _ in range(choices.between(1, 3, "other leaders")):
-        steps += [*elected, {"at": f"+{gap}"} | kill]
+        steps += [*once_elected, {"at": f"+{gap}"} | kill]
     return steps
 
 

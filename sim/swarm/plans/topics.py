@@ -38,11 +38,19 @@ def _create_again(ground: Ground, choices: Choices) -> list[Part]:
 
 
 def _again_at_the_end(ground: Ground, choices: Choices) -> list[Part]:
-    """Returns the end of a topic at which other faults have aimed, under the hands of its clients, and its return."""
+    """Returns the end of a topic at which other faults have aimed, under the hands of its clients, and its return.
+
+    In some seeds one of its brokers ends soon after: what it starts from must be of the present topic.
+    """
     name = choices.pick(ground.lasting, "topic")
     # At once in most seeds: then clients never hear that there was no such topic, and must notice by its id.
     again: Part = {"at": f"+{choices.pick((0, 0, 0, 800), 'gap')}ms", "create_topic": name}
-    return [{"delete_topic": name}, again]
+    steps: list[Part] = [{"delete_topic": name}, again]
+    if choices.chance(40, "ends"):
+        after: Part = {"at": f"+{choices.pick((200, 400, 600), 'after')}ms"}
+        victim = f"{choices.pick(('leader', 'follower'), 'victim')}({name}/0)"
+        steps.append(after | {"kill": victim, "down": choices.ms((1, 100), "down")})
+    return steps
 
 
 def _fails_then_deleted(ground: Ground, choices: Choices) -> list[Part]:
@@ -89,7 +97,14 @@ def changes_of(ground: Ground, topic: str) -> list[Part]:
     small: Part = {"segment.bytes": max(_LEAST_SEGMENT_BYTES, *batches, 0) + BATCH_OVERHEAD_BYTES}
     return [
         dict(small if is_compacted and "max.message.bytes" in change else change)
-        for change in (small, *_CHANGES, small, small, *_of_replication(ground, topic))
+        for change in (
+            small,
+            *_CHANGES,
+            small,
+            small,
+            *_of_replication(ground, topic),
+            *_of_flushes(ground, topic),
+        )
     ]
 
 
@@ -100,6 +115,13 @@ def _of_replication(ground: Ground, topic: str) -> list[Part]:
     if ground.profile.excuses:
         changes += [{UNCLEAN: True}, {UNCLEAN: False}]
     return changes
+
+
+def _of_flushes(ground: Ground, topic: str) -> list[Part]:
+    """Returns the changes of when records are flushed; no topic loses a promise with which it began."""
+    if ground.scenario.topics[topic].config.get("flush.messages") is not None:
+        return []
+    return [{"flush.messages": 1}, {"flush.messages": 1}, {"flush.messages": ""}, {"flush.ms": 100}]
 
 
 def _lag(ground: Ground, choices: Choices) -> list[Part]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster.core.messages import DEFAULT_COUNT, CreateTopicRequest
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import DEFAULT_COUNT, CreateTopicRequest, MetadataResponse
 from sim.bugs import Replacement, replaced
 from sim.run import run_scenario
 from sim.scenario.loading import ScenarioError, parse_scenario
@@ -45,6 +46,30 @@ def test_a_run_shows_a_broker_that_loses_a_failure_of_what_it_forwarded() -> Non
     with replaced(lost), replaced(dropped):
         result = run_scenario(parse_scenario(HEAD + ADMINS), 1, stops_early=True)
     assert result.violations[0].checker == "unanswered-calls"
+
+
+RESTARTED = """\
+admins:
+  - {every: 20ms}
+steps:
+  - {at: 2500ms, kill: broker 1, down: 1ms}
+  - {at: 2700ms, kill: broker 2, down: 1ms}
+  - {at: 2900ms, kill: broker 3, down: 1ms}
+"""
+
+
+def test_a_run_shows_an_admin_that_takes_the_refusal_of_a_starting_broker_for_the_answer() -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def error_of(body: object) -> tuple[ErrorCode, str]:
+            return (ErrorCode.NONE, "") if isinstance(body, MetadataResponse) else original(body)
+
+        return error_of
+
+    scenario = parse_scenario(HEAD + RESTARTED)
+    assert not run_scenario(scenario, 1, stops_early=True).violations
+    with replaced(Replacement(target="cluster.core.client.admin:_error_of", make=make)):
+        result = run_scenario(scenario, 1, stops_early=True)
+    assert "a refusal was taken for the answer" in result.violations[0].what
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_c1_a_leader_that_does_not_compare_topic_ids_is_found() -> None:
         ("delete_topic: x", "unknown topic 'x'"),
         ("create_topic: x", "unknown topic 'x'"),
         ("create_topic: t\n    leader: broker 9", "unknown node 'broker 9'"),
-        ("alter_topic: t\n    config: {flush.messages: 2}", "flush.messages cannot change"),
+        ("alter_topic: t\n    config: {cleanup.policy: compact}", "cleanup.policy cannot change"),
         ("alter_topic: t\n    config: {retention.moons: 2}", "retention.moons"),
         ("alter_topic: t\n    config: {}", "config"),
         ("lag_metadata: controller\n    for: 1s", "the controller replays no metadata"),
@@ -76,6 +76,34 @@ def test_a_bad_topic_step_is_refused_with_its_line(step: str, what: str) -> None
     with pytest.raises(ScenarioError, match=r"^bad\.yaml:1[234]: ") as raised:
         parse_scenario(f"{HEAD}  - {step}\n", "bad.yaml")
     assert what in str(raised.value)
+
+
+FLUSH_EACH = f"""\
+{HEAD.replace("20/s", "1/s")}\
+  - at: 3s
+    alter_topic: t
+    config: {{flush.messages: 1}}
+"""
+
+
+def test_a_topic_that_begins_with_a_flush_of_each_record_keeps_it() -> None:
+    promised = HEAD.replace("t: {partitions: 1,", "t: {config: {flush.messages: 1}, partitions: 1,")
+    end = "  - alter_topic: t\n    config: {flush.messages: ''}\n"
+    with pytest.raises(ScenarioError, match=r"flush\.messages cannot change"):
+        parse_scenario(promised + end)
+    assert parse_scenario(HEAD + end).steps
+
+
+def test_a_follower_of_which_each_record_is_to_be_flushed_goes_on_after_a_flush() -> None:
+    """What the follower has not flushed holds up its next fetch: where no records come, the change begins a flush."""
+    begins_none = Replacement(
+        target="cluster.core.replica.flushes:Flushes.on_new_role", make=lambda original: lambda *_: None
+    )
+    scenario = parse_scenario(FLUSH_EACH)
+    assert run_scenario(scenario, 1).violations == ()
+    with replaced(begins_none):
+        found = run_scenario(scenario, 1).violations
+    assert "convergence" in {each.checker for each in found}
 
 
 def test_a_disk_that_is_set_back_to_a_deleted_topic_holds_nothing_of_the_present_one() -> None:

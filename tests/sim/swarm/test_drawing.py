@@ -138,7 +138,8 @@ def test_a_topic_at_which_faults_have_aimed_may_end_at_last_and_comes_back_while
     ]
     assert 5 < len(found) < 25
     for drawn, strike in found:
-        deleted, created = strike.steps
+        deleted, created, *ends = strike.steps
+        assert len(ends) <= 1 and all("kill" in each for each in ends)
         assert deleted["delete_topic"] == created["create_topic"]
         assert strike.at_ms == drawn.scenario.duration // 1_000 - 300 - FAULTS[strike.kind].lasts_ms
         aimed = [other.at_ms for other in drawn.plan if FAULTS[other.kind].family == "chain"]
