@@ -163,14 +163,16 @@ class FollowerProgress:
     it is neither refused nor found to diverge (LED-6); a member that the controller removed without being asked is not
     caught up before another fetch. A step that lets the high watermark rise, as the election of one who waits for
     nobody does, lets it rise as far as the members and those about to join allow (HWM-1, HWM-5). Nothing is appended
-    for all in-sync replicas where these are too few to commit it (PRO-2). A proposal names each follower in the life
-    whose fetch has counted last, whatever the metadata says of it since (ISR-4, KIP-903). Who joins has reached the
-    start of the leader epoch and the high watermark (ISR-3, KAFKA-7128), and is active (KIP-841).
+    for all in-sync replicas where these are too few to commit it (PRO-2), and nothing is committed then (HWM-3). A
+    proposal names each follower in the life whose fetch has counted last, whatever the metadata says of it since
+    (ISR-4, KIP-903). Who joins has reached the start of the leader epoch and the high watermark (ISR-3, KAFKA-7128),
+    and is active (KIP-841).
     """
 
     name = "follower-progress"
     due_name = "high-watermark-due"
     enough_name = "enough-to-append"
+    few_name = "min-in-sync"
     lives_name = "proposed-lives"
     joiners_name = "proposed-joiners"
 
@@ -202,6 +204,8 @@ class FollowerProgress:
             return
         if step.has_appended and step.is_for_all:
             self._judge_enough(key, account.state, state)
+        if state.high_watermark > account.state.high_watermark:
+            self._judge_rise(key, account.state, state)
         self._judge_lives(key, account, state, step)
         may_rise = self._follow(account, state, step)
         self._compare(key, account, state)
@@ -275,6 +279,14 @@ class FollowerProgress:
         if most < least and before.partition_epoch == state.partition_epoch:
             what = f"appends for acks=all with {most} in sync; min.insync.replicas is {least}"
             self._report(self.enough_name, key, state, what)
+
+    def _judge_rise(self, key: tuple[int, int, str], before: LeaderState, state: LeaderState) -> None:
+        """Judges a rise of the high watermark: who is only about to join is not in sync yet (HWM-3)."""
+        most = max(len(before.committed), len(state.committed))
+        least = min(before.min_insync_replicas, state.min_insync_replicas, len(state.followers) + 1)
+        if most < least and before.partition_epoch == state.partition_epoch:
+            what = f"commits up to {state.high_watermark} with {most} in sync; min.insync.replicas is {least}"
+            self._report(self.few_name, key, state, what)
 
     def _judge_lives(
         self, key: tuple[int, int, str], account: LeaderAccount, state: LeaderState, step: StepSeen

@@ -88,6 +88,11 @@ ALONE = (
     StepSeen(20),
 )  # fmt: skip
 
+# Broker 2 has fetched all, and is to join it.
+ONE_JOINS = ALONE[0]._replace(
+    joiners=frozenset([2]), followers={2: Progress(4, 30, 7), 3: Progress(-1, NEVER_MS, -1)}
+)
+
 PASSES: dict[str, Story] = {
     "the members fetch": [BEGUN, BOTH_FETCHED],
     "a member that did not ask to leave is not caught up": [
@@ -162,6 +167,11 @@ PASSES: dict[str, Story] = {
     "another leader epoch knows nothing": [
         BEGUN, BOTH_FETCHED, (NEXT_EPOCH, StepSeen(30, is_new=True)),
     ],
+    "with who has joined there are enough to commit": [
+        BEGUN, ALONE, (ONE_JOINS, StepSeen(30, [CountedFetch(2, 4, 7)])),
+        (ONE_JOINS._replace(partition_epoch=7, committed=frozenset([1, 2]), joiners=NOBODY, high_watermark=4),
+         StepSeen(40)),
+    ],
     "who joins has reached the start of the leader epoch": joins_at(6, epoch_start=6),
     "or as much as its leader has committed, where its log names no start": joins_at(4, epoch_start=-1),
     "who is not in sync has never been caught up": [(TWO_BEGIN, StepSeen(30, is_new=True))],
@@ -172,6 +182,10 @@ FAILS: dict[str, tuple[str, Story]] = {
         "enough-to-append",
         [BEGUN, ALONE, (ALONE[0]._replace(log_end_offset=5, own_end_offset=5),
                         StepSeen(30, has_appended=True, is_for_all=True))],
+    ),
+    "who is about to join counts for min.insync.replicas": (
+        "min-in-sync",
+        [BEGUN, ALONE, (ONE_JOINS._replace(high_watermark=4), StepSeen(30, [CountedFetch(2, 4, 7)]))],
     ),
     "who is not in sync begins as caught up": (
         "follower-progress",
