@@ -18,7 +18,7 @@ from sim.checkers.index_entries import Indexed, Timed, index_findings, time_find
 from sim.checkers.producer_sequences import NAME as PRODUCER_SEQUENCES
 from sim.checkers.producer_sequences import sequence_findings
 from sim.cluster import Cluster
-from sim.hosts.history import History, Outcome
+from sim.hosts.history import History, Outcome, text_of
 from sim.story import Chronicle
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import LogReader
@@ -220,7 +220,7 @@ class FinalLogs:
     def _values(self, reader: LogReader) -> dict[int, str]:
         """Returns the values of a log by offset, as far as compaction has left them."""
         return {
-            record.offset: (record.value or b"").decode()
+            record.offset: text_of(record)
             for place, data in reader.batches()
             for record in RecordBatch(data, 0, place.size_bytes).records()
         }
@@ -242,7 +242,7 @@ class FinalLogs:
             return {}
         marks = self._logs.whole(self._leader(name), name, [place.mark for place in reader.places])
         taken = self._logs.content(name, marks)
-        return {offset: (record.value or b"").decode() for offset, record in taken.items()}
+        return {offset: text_of(record) for offset, record in taken.items()}
 
     def _judge_sequences(self, name: str, reader: LogReader) -> None:
         if not self._logs.is_compacted(name):

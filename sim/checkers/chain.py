@@ -8,14 +8,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple, final
 
+from sim.hosts.history import text_of
 from sim.world.packed import BLOCK_ITEMS, PackedList, Packing
 from storage.batch import HEADER, HEADER_SIZE, iterate_batches
+from storage.batch.format import DELETE_HORIZON_FLAG
 from storage.codec.buffer import Buffer
 from storage.errors import CorruptBatch
 
 
 class Mark(NamedTuple):
-    """One batch: its offsets (`next_offset` exclusive), leader epoch, checksum and number of records."""
+    """One batch: its offsets (`next_offset` exclusive), leader epoch, checksum and number of records.
+
+    `record_count` is 0 for one that compaction has written again, with the time at which its tombstones may go (CL17).
+    """
 
     base_offset: int
     next_offset: int
@@ -39,7 +44,12 @@ def values_of(records: Buffer) -> Iterator[tuple[int, str]]:
             if not batch.is_valid():
                 return
             for record in batch.records():
-                yield record.offset, (record.value or b"").decode()
+                yield record.offset, text_of(record)
+
+
+def counted(attributes: int, record_count: int) -> int:
+    """Returns the number of records for a mark, from the fields of the batch."""
+    return 0 if attributes & DELETE_HORIZON_FLAG else record_count
 
 
 def marks_of(records: Buffer) -> tuple[Mark, ...]:
@@ -48,14 +58,8 @@ def marks_of(records: Buffer) -> tuple[Mark, ...]:
     position, size = 0, len(records)
     while position + HEADER_SIZE <= size:
         fields = HEADER.unpack_from(records, position)
-        base_offset, length, epoch, crc, last_delta, count = (
-            fields[0],
-            fields[1],
-            fields[2],
-            fields[4],
-            fields[6],
-            fields[12],
-        )
+        base_offset, length, epoch, crc, last_delta = fields[0], fields[1], fields[2], fields[4], fields[6]
+        count = counted(fields[5], fields[12])
         position += 12 + length
         if position > size or length < HEADER_SIZE - 12:
             break

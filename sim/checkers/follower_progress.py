@@ -50,6 +50,7 @@ class LeaderState(NamedTuple):
     epoch_start_offset: int = -1
     # The joiners that are not active by the metadata at the end of the step.
     inactive_joiners: frozenset[int] = frozenset()
+    is_compacted: bool = False
 
 
 class CountedFetch(NamedTuple):
@@ -281,7 +282,12 @@ class FollowerProgress:
             self._report(self.enough_name, key, state, what)
 
     def _judge_rise(self, key: tuple[int, int, str], before: LeaderState, state: LeaderState) -> None:
-        """Judges a rise of the high watermark: who is only about to join is not in sync yet (HWM-3)."""
+        """Judges a rise of the high watermark: who is only about to join is not in sync yet (HWM-3).
+
+        In a compacted log it may rise over a gap, where there is nothing to commit.
+        """
+        if state.is_compacted:
+            return
         most = max(len(before.committed), len(state.committed))
         least = min(before.min_insync_replicas, state.min_insync_replicas, len(state.followers) + 1)
         if most < least and before.partition_epoch == state.partition_epoch:

@@ -35,7 +35,16 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from sim.buggify.settings import consumer_config, producer_config
-from sim.hosts.history import FILL, History, Move, Outcome, ReadOperation, SendOperation
+from sim.hosts.history import (
+    FILL,
+    TOMBSTONE_HEADER,
+    History,
+    Move,
+    Outcome,
+    ReadOperation,
+    SendOperation,
+    text_of,
+)
 from sim.hosts.lives import ClientShell
 from sim.hosts.shell import Shell, Watcher
 from sim.scenario.model import ConsumerModel, ProducerModel
@@ -45,6 +54,7 @@ from sim.world.streams import Stream
 from sim.world.time import World
 from sim.world.trace import Trace
 from storage.batch import iterate_batches
+from storage.batch.record import Header
 
 RETRY_MS = 200
 DELIVERY_TIMEOUT_MS = 8_000
@@ -166,6 +176,8 @@ class ProducerShell(ClientShell):
         self._acks = -1 if model.acks == "all" else model.acks
         self._interval_us = 1_000_000 // model.rate
         self._jitter = Stream(world.draws, "pace", name)
+        # Draws which of the records are tombstones.
+        self._tombs = Stream(world.draws, "tombstones", name) if model.tombstones else None
         self._open: dict[int, SendOperation] = {}
         self._sent = self._paused_at_us = self._flushes = 0
         # The key of each open record whose partition the producer chooses by it, and where the records of each key go.
@@ -296,11 +308,15 @@ class ProducerShell(ClientShell):
         key = f"k{ticket % self.model.keys}".encode() if self.model.keys else None
         if key is not None and partition is None:
             self._keys[ticket] = key
+        told: bytes | None = value.encode()
+        headers: tuple[Header, ...] = ()
+        if key is not None and self._tombs is not None and self._tombs.below(100) < self.model.tombstones:
+            told, headers = None, ((TOMBSTONE_HEADER, told),)
         self.perform(
             self.producer.send(
-                self.clock.now_ms(), self.model.topic, key, value.encode(), partition=partition, ticket=ticket
+                self.clock.now_ms(), self.model.topic, key, told, partition=partition, headers=headers, ticket=ticket,
             )
-        )
+        )  # fmt: skip
         # The core may have refused it at once.
         assert ticket in self._open or operation.outcome is not Outcome.OPEN, (self.name, ticket)
         return operation
@@ -310,9 +326,7 @@ class ProducerShell(ClientShell):
         if self._acks == 0 and isinstance(effect.body, ProduceRequest):
             for asked in effect.body.partitions:
                 for batch in iterate_batches(asked.records):
-                    self._history.handed_over.update(
-                        [(each.value or b"").decode() for each in batch.records()]
-                    )
+                    self._history.handed_over.update([text_of(each) for each in batch.records()])
         super()._send(effect)
 
     def flush_records(self) -> None:
@@ -437,7 +451,7 @@ class ConsumerShell(ClientShell):
         for record in effect.records:
             assert record.offset < effect.next_offset, (partition, record.offset, effect.next_offset)
             # What nobody sent need not be text; the judges shall say so.
-            value = texts.shared((record.value or b"").decode(errors="backslashreplace"))
+            value = texts.shared(text_of(record))
             self._history.reads.append(
                 ReadOperation(
                     consumer=self.name, partition=partition, offset=record.offset,

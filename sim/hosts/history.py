@@ -10,10 +10,13 @@ from typing import Any, final
 
 from sim.world.packed import PackedList, Packing, Row
 from sim.world.pool import Pool
+from storage.batch import Record
 from storage.values import quickly_made
 
 # What fills a record's value up to its size.
 FILL = "."
+# The header of a tombstone that says which record it is: its value cannot.
+TOMBSTONE_HEADER = "text"
 
 
 class Outcome(Enum):
@@ -31,6 +34,14 @@ class Outcome(Enum):
 def shown(value: str) -> str:
     """Returns a record's value in quotes as a message shows it: without the dots that fill it up to its size."""
     return repr(value.rstrip(FILL))
+
+
+def text_of(record: Record) -> str:
+    """Returns the text by which a record is recognised: its value, or a header of a tombstone."""
+    if record.value is not None:
+        return record.value.decode(errors="backslashreplace")
+    texts = [value or b"" for name, value in record.headers if name == TOMBSTONE_HEADER]
+    return b"".join(texts).decode(errors="backslashreplace")
 
 
 @dataclass(slots=True, kw_only=True)

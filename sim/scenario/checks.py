@@ -75,7 +75,7 @@ def check_scenario(scenario: Scenario) -> Iterator[Finding]:
     for location, name in asked:
         if name not in scenario.topics:
             yield location, f"unknown topic {name!r}"
-    yield from _check_readers(scenario)
+    yield from _check_clients(scenario)
     # The names that steps have given so far, and whether each means a client.
     names: dict[str, bool] = {}
     for index, step in enumerate(scenario.steps):
@@ -84,7 +84,10 @@ def check_scenario(scenario: Scenario) -> Iterator[Finding]:
             names[step.name] = any(_is_client(target, names) for target in _targets(step)[:1])
 
 
-def _check_readers(scenario: Scenario) -> Iterator[Finding]:
+def _check_clients(scenario: Scenario) -> Iterator[Finding]:
+    for index, producer in enumerate(scenario.producers):
+        if producer.tombstones and not producer.keys:
+            yield ("producers", index, "tombstones"), "tombstones have keys: write `keys` too"
     for index, consumer in enumerate(scenario.consumers):
         if consumer.max_wait >= _READER_TIMEOUT_US:
             yield ("consumers", index, "max_wait"), "a consumer gives a request up after 1.5s: write less"

@@ -134,6 +134,9 @@ class ProducerModel(Strict):
         ge=0,
         description="The number of keys, which are used in turn; with 0, records have no key.",
     )
+    tombstones: Percent = Field(
+        default=0, description="Which share of the records are tombstones: they have a key and no value."
+    )
 
 
 class BuggifyModel(Strict):

@@ -128,6 +128,8 @@ def _cleaning(choices: Choices) -> Part:
             "cleanup.policy": policy,
             "min.cleanable.dirty.ratio": choices.pick(("0.01", "0.1", "0.5"), "dirty"),
         }
+        if choices.chance(60, "tombstones go"):
+            config["delete.retention.ms"] = choices.pick((0, 200, 1_000), "delete retention ms")
     if policy != "compact" and choices.chance(45, "aged out"):
         config["retention.ms"] = choices.scale(500, 8_000, "retention ms")
     if policy != "compact" and choices.chance(25, "sized out"):
@@ -172,6 +174,8 @@ def _producer(choices: Choices, topic: str, *, is_durable: bool, is_compacted: b
     }
     if is_compacted or choices.chance(30, "keyed"):
         producer["keys"] = choices.scale(1, 64, "keys")
+        if choices.chance(50, "has tombstones"):
+            producer["tombstones"] = f"{choices.pick((10, 30, 80), 'tombstones')}%"
     if choices.chance(30, "in flight"):
         producer["in_flight"] = choices.between(1, 5, "requests")
     return producer

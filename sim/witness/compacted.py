@@ -2,8 +2,8 @@
 
 Each replica compacts its own log, so the replicas' bytes differ. A replica may drop a record only if a later record
 of the same key follows, in its log or in the committed one, or followed until its loss was excused; this is checked
-here. A committed record is replaced by committed ones only: others may be lost with their leader. All other records
-keep their offsets, content and order.
+here. A tombstone may go too, once a compaction has set the time for that. A committed record is replaced by committed
+ones only: others may be lost with their leader. All other records keep their offsets, content and order.
 """
 
 from __future__ import annotations
@@ -30,6 +30,13 @@ class CompactedPartition:
         # Those that a log lacked while it led: a consumer may have gone past them there.
         self.removed_by_leaders: set[int] = set()
         self.producers = KeptProducers()
+        # By broker: the times at which the tombstones of its batches may go (CL17); and the batches that ever had one.
+        self._horizons: dict[int, dict[Mark, int]] = {}
+        self._with_horizon: set[Mark] = set()
+
+    def forget_horizons(self, broker: int) -> None:
+        """Forget the times at which tombstones may go: a crash may take a compaction back, and a cut the batches."""
+        self._horizons.pop(broker, None)
 
     def remember(self, reader: LogReader, marks: Sequence[Mark]) -> None:
         """Keep the records of the batches that `reader` has just seen, unless they were compacted before."""
@@ -142,6 +149,9 @@ class CompactedPartition:
         before = self.content(self.whole([place.mark for place in reader.places], start, told))
         last_of_key = {record.key: offset for offset, record in before.items()}
         left: set[int] = set()
+        moved = self._look_at_horizons(broker, reader, told)
+        if moved is not None and is_just_compacted:
+            return moved
         for place, data in reader.batches():
             unchanged = self._records.get(place.mark)
             if unchanged is not None:
@@ -162,7 +172,9 @@ class CompactedPartition:
         for offset, record in before.items():
             is_missing = offset not in left and last_of_key[record.key] == offset >= since
             if is_missing and not (
-                self._is_superseded(record.key, end, told) or self._was_superseded(record, excused)
+                self._is_superseded(record.key, end, told)
+                or self._was_superseded(record, excused)
+                or self._may_be_gone(record)
             ):
                 return f"the last value of key {record.key!r}, at offset {offset}, was deleted"
         fresh = {offset: before[offset] for offset in sorted(removed - removed_before)}
@@ -180,7 +192,9 @@ class CompactedPartition:
         suspects = [
             record
             for offset, record in fresh.items()
-            if last_of_key.get(record.key) == offset and not self._was_superseded(record, excused)
+            if last_of_key.get(record.key) == offset
+            and not self._was_superseded(record, excused)
+            and not self._may_be_gone(record)
         ]
         if not suspects:
             return None
@@ -193,6 +207,34 @@ class CompactedPartition:
                     f"committed log ends at {committed_end}"
                 )
         return None
+
+    def _look_at_horizons(self, broker: int, reader: LogReader, told: Sequence[Chain]) -> str | None:
+        """Remember when tombstones may go. Returns which of these times is missing, or has changed, or None."""
+        before, found = self._horizons.get(broker, {}), {}
+        for place, data in reader.batches():
+            if place.mark.is_dense:
+                continue
+            batch = RecordBatch(data, 0, place.size_bytes)
+            horizon_ms = batch.delete_horizon_ms
+            if horizon_ms is not None:
+                found[self.original(place.mark, told)] = horizon_ms
+            elif any(record.value is None for record in batch.records()):
+                return f"compaction set no time at which the tombstones at offset {place.mark.base_offset} may go"
+        self._horizons[broker] = found
+        self._with_horizon.update(found)
+        for mark, horizon_ms in found.items():
+            if before.get(mark, horizon_ms) != horizon_ms:
+                return (
+                    f"the tombstones at offset {mark.base_offset} might go at {before[mark]} ms, and after another "
+                    f"compaction at {horizon_ms} ms"
+                )
+        return None
+
+    def _may_be_gone(self, record: Record) -> bool:
+        """Whether it is a tombstone of a batch for which some compaction has set the time at which it may go."""
+        return record.value is None and any(
+            mark.base_offset <= record.offset < mark.next_offset for mark in self._with_horizon
+        )
 
     def _is_superseded(self, key: bytes | None, end: int, told: Sequence[Chain]) -> bool:
         """Whether the committed log, or another replica's, has a record of the key at `end` or later.

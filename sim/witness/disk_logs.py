@@ -235,6 +235,8 @@ class DiskLogs:
         `found` is what `reader` has read from `start` on. What compaction had removed behind it is still below the end
         of the log, if an empty segment begins after it.
         """
+        if compacted := self._compacted.get(partition):
+            compacted.forget_horizons(broker)
         marks = self.whole(broker, partition, found, start)
         removed_end = self.removed_end(broker, partition, marks, start)
         end = min(removed_end, reader.last_base_offset())
@@ -303,6 +305,7 @@ class DiskLogs:
         """Note that the broker has cut this log."""
         if compacted := self._compacted.get(partition):
             compacted.producers.on_cut(broker)
+            compacted.forget_horizons(broker)
 
     def leads(self, broker: int, partition: str) -> None:
         """Note that consumers read the log of this replica from now on."""

@@ -219,6 +219,7 @@ def _state(replica: Replica, leader: Leader, image: MetadataImage) -> LeaderStat
         active,
         _epoch_start(replica),
         frozenset([number for number in joiners if not image.is_active(number)]) if joiners else _NOBODY,
+        log.config.is_compacted,
     )
 
 

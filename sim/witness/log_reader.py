@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import final
 
-from sim.checkers.chain import Mark
+from sim.checkers.chain import Mark, counted
 from sim.disk import SimDisk, SimFile, SimFileSystem
 from sim.disk.life import Life
 from sim.witness.places import Place, no_places
@@ -252,7 +252,8 @@ class LogReader:
             if what:
                 self.unsound = f"{path} at byte {start + position}: {what}"
                 return found
-            mark = Mark(fields[0], fields[0] + fields[6] + 1, fields[2], fields[4], fields[12])
+            count = counted(fields[5], fields[12])
+            mark = Mark(fields[0], fields[0] + fields[6] + 1, fields[2], fields[4], count)
             if mark.next_offset > end:
                 return found
             size_bytes = fields[1] + _LOG_OVERHEAD

@@ -167,6 +167,9 @@ PASSES: dict[str, Story] = {
     "another leader epoch knows nothing": [
         BEGUN, BOTH_FETCHED, (NEXT_EPOCH, StepSeen(30, is_new=True)),
     ],
+    "in a compacted log it rises over a gap": [
+        BEGUN, ALONE, (ALONE[0]._replace(high_watermark=4, is_compacted=True), StepSeen(30)),
+    ],
     "with who has joined there are enough to commit": [
         BEGUN, ALONE, (ONE_JOINS, StepSeen(30, [CountedFetch(2, 4, 7)])),
         (ONE_JOINS._replace(partition_epoch=7, committed=frozenset([1, 2]), joiners=NOBODY, high_watermark=4),
