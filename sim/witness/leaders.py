@@ -95,8 +95,10 @@ class LeaderWitness:
                 continue
             is_new, has_appended = replica.name in outcome.begun, replica.name in outcome.appended
             topic_partition = replica.topic_partition
+            # What comes after a job has checked records is all that has waited for the job.
+            takes_many = is_long or (has_appended and not is_of_requests)
             step = StepSeen(
-                now_ms, counted.get(topic_partition, ()), is_new, is_long, is_mixed, has_appended,
+                now_ms, counted.get(topic_partition, ()), is_new, takes_many, is_mixed, has_appended,
                 topic_partition in refused, is_for_all, outcome.proposed.get(topic_partition, _NO_LIVES),
             )  # fmt: skip
             self._progress.on_step(key, replica.leader, _state(replica, replica.leader, image), step)
