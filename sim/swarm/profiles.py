@@ -37,7 +37,7 @@ class Profile(Enum):
 
 
 # Of a hundred seeds.
-_SHARES = ((Profile.WITHIN, 70), (Profile.EDGE, 15), (Profile.BEYOND, 15))
+_SHARES = ((Profile.WITHIN, 73), (Profile.EDGE, 15), (Profile.BEYOND, 12))
 
 
 def draw_profile(choices: Choices) -> Profile:
