@@ -308,10 +308,10 @@ class ProducerShell(ClientShell):
         key = f"k{ticket % self.model.keys}".encode() if self.model.keys else None
         if key is not None and partition is None:
             self._keys[ticket] = key
-        told: bytes | None = value.encode()
-        headers: tuple[Header, ...] = ()
-        if key is not None and self._tombs is not None and self._tombs.below(100) < self.model.tombstones:
-            told, headers = None, ((TOMBSTONE_HEADER, told),)
+        is_tombstone = self._tombs is not None and self._tombs.below(100) < self.model.tombstones
+        assert key is not None or not is_tombstone, self.name
+        headers: list[Header] = [(TOMBSTONE_HEADER, value.encode())] if is_tombstone else []
+        told = None if is_tombstone else value.encode()
         self.perform(
             self.producer.send(
                 self.clock.now_ms(), self.model.topic, key, told, partition=partition, headers=headers, ticket=ticket,

@@ -15,7 +15,7 @@ from sim.scenario.model import Scenario
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import Ground, has_unclean
 from sim.swarm.plans.plan import Strike, draw_plan, steps_of
-from sim.swarm.plans.shapes import draw_shape
+from sim.swarm.plans.shapes import APART, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
 from sim.swarm.topology import draw_cluster, draw_network
 from sim.swarm.workload import WIDE, draw_workload
@@ -38,6 +38,8 @@ _DELETABLE_PERCENT = 40
 # In so many of a hundred seeds buggify points are on, and of those points each in so many of a hundred. Strays are on
 # more often: where they are refused they change nothing, so they hide nothing that other points would show.
 _BUGGIFIED_PERCENT = 50
+# Three leaders that follow each other wait for three sessions that end.
+_APART_LONGER_MS = 4_000
 _POINT_PERCENT = 25
 _STRAY_PERCENT = 70
 # So are those that nothing else brings about: refused proposals, nodes whose limits of calls are reached, frames in
@@ -96,6 +98,9 @@ def draw(
     ground = Ground(scenario=base, profile=chosen, lasting=_lasting(choices, base, is_aimed=is_aimed))
     shape = draw_shape(choices, is_aimed=is_aimed, is_unclean=has_unclean(ground))
     end_ms = base.duration // 1_000
+    if shape is APART:
+        end_ms += _APART_LONGER_MS
+        quiet["duration"] = f"{end_ms}ms"
     plan = draw_plan(ground, shape, choices.within("plan"), end_ms, only)
     parts = _quick_checks(quiet | _buggify(choices.within("buggify"), buggify)) | {"steps": steps_of(plan)}
     scenario = Scenario.model_validate(parts)

@@ -349,6 +349,6 @@ CHAINS = (
         most=5,
         draw=_leaders_apart,
         is_possible=has_unclean,
-        lasts_ms=6_000,
+        lasts_ms=9_000,
     ),
 )
