@@ -66,6 +66,8 @@ from storage.draws import Draws
 
 # The interval of the looks at what should have happened by now.
 LOOK_US = 100_000
+# Longer than any run, and than what its clocks differ by.
+_LONG_MS = 12 * 3_600_000
 MIN_IN_SYNC = "min.insync.replicas"
 
 __all__ = ["Run", "RunResult", "Verdict", "replay_command", "run_scenario"]
@@ -160,6 +162,11 @@ def run_scenario(
     if history_file is not None:
         write_history(run.history, history_file)
     return result
+
+
+def _moves_tombstones(changes: Sequence[Mapping[str, object]]) -> bool:
+    """Whether a step changes how long tombstones stay."""
+    return any("delete.retention.ms" in change for change in changes)
 
 
 def _least_in_sync(changes: Sequence[Mapping[str, object]]) -> list[int]:
@@ -322,6 +329,8 @@ class Run:
                     min_isr=min(least, topic.replicas),
                     flush_promised=config.flush_messages == 1,
                     is_compacted=config.is_compacted,
+                    keeps_tombstones=config.delete_retention_ms >= _LONG_MS
+                    and not _moves_tombstones(changes),
                     retention_ms=None if changes else config.retention_ms,
                     retention_bytes=None if changes else config.retention_bytes,
                 )

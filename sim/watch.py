@@ -341,7 +341,7 @@ class Watch:
         self._calls.on_accepted(shell, exchange)
         self._witness.on_accepted(shell.node_id, exchange)
         if isinstance(exchange.body, ProduceRequest) and exchange.stray is None:
-            self._appends.on_accepted(shell.node_id, exchange)
+            self._appends.on_accepted(shell.node_id, exchange, exchange.body)
         self._lag.on_accepted(shell, exchange)
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple, final
 
 from cluster.core.errors import ErrorCode
@@ -13,6 +14,8 @@ from storage.batch import RecordBatch
 
 # So many of the latest appends of a sender are compared with each other.
 MOST_COMPARED = 16
+# And so many requests of a broker are known that have no answer; far fewer ever wait.
+MOST_WAITING = 2_000
 # Who appends what of whom: the broker and its life, the partition and its topic's id, the sender and its life.
 Line = tuple[int, int, str, str, str, int]
 # A producer's id and epoch, and a sequence of its.
@@ -25,6 +28,8 @@ class Arrival(NamedTuple):
     number: int
     sender: str
     sender_life: int
+    # The partitions of which it brings a batch that some broker has got before: it may be in the log already.
+    repeated: frozenset[str]
 
 
 @final
@@ -42,17 +47,34 @@ class AppendOrder:
         self._last_number = 0
         # By broker: its requests without an answer.
         self._arrivals: dict[int, dict[Exchange, Arrival]] = {}
+        # The last sequence that any broker has got, by partition, topic id and producer.
+        self._last_sequences: dict[tuple[str, str, int, int], int] = {}
         # The number and the base offset of the latest sets of each sender, by leader epoch too.
         self._appended: dict[tuple[Line, int], deque[tuple[int, int]]] = {}
         # The number of the latest sets that were refused as out of sequence, and what each should follow.
         self._refused: dict[Line, deque[tuple[int, Place]]] = {}
 
-    def on_accepted(self, broker: int, exchange: Exchange) -> None:
+    def on_accepted(self, broker: int, exchange: Exchange, request: ProduceRequest) -> None:
         """Receives a produce request as it reaches its broker."""
         self._last_number += 1
-        source = exchange.source
-        arrival = Arrival(self._last_number, source.name, source.life_number)
-        self._arrivals.setdefault(broker, {})[exchange] = arrival
+        source, waiting = exchange.source, self._arrivals.setdefault(broker, {})
+        waiting[exchange] = Arrival(
+            self._last_number, source.name, source.life_number, frozenset(self._repeated(request))
+        )
+        if len(waiting) > MOST_WAITING:
+            # One whose sender left before the core had it is never answered.
+            del waiting[next(iter(waiting))]
+
+    def _repeated(self, request: ProduceRequest) -> Iterator[str]:
+        for asked in request.partitions:
+            batch, partition = RecordBatch(asked.records, 0, len(asked.records)), str(asked.topic_partition)
+            if not batch.has_producer_id:
+                continue
+            key = (partition, asked.topic_id, batch.producer_id, batch.producer_epoch)
+            if self._last_sequences.get(key, -1) >= batch.last_sequence:
+                yield partition
+            else:
+                self._last_sequences[key] = batch.last_sequence
 
     def on_left(self, broker: int, exchange: Exchange) -> None:
         """Forget a request whose sender has left: it gets no answer."""
@@ -65,7 +87,7 @@ class AppendOrder:
         arrival = self._arrivals.get(broker, {}).pop(exchange, None)
         if arrival is None:
             return
-        number, sender, sender_life = arrival
+        number, sender, sender_life, repeated = arrival
         for asked, answer in zip(request.partitions, body.partitions, strict=False):
             line = (broker, life, str(answer.topic_partition), asked.topic_id, sender, sender_life)
             batch = RecordBatch(asked.records, 0, len(asked.records))
@@ -73,7 +95,8 @@ class AppendOrder:
                 before: Place = (batch.producer_id, batch.producer_epoch, batch.base_sequence - 1)
                 self._refused.setdefault(line, deque(maxlen=MOST_COMPARED)).append((number, before))
             elif answer.error is ErrorCode.NONE and batch.has_producer_id:
-                self._judge_refused(line, number, batch)
+                if line[2] not in repeated:
+                    self._judge_refused(line, number, batch)
             elif answer.error is ErrorCode.NONE and answer.base_offset >= 0:
                 self._judge_places(line, answer.leader_epoch, number, answer.base_offset)
 
@@ -91,7 +114,7 @@ class AppendOrder:
     def _judge_places(self, line: Line, leader_epoch: int, number: int, base_offset: int) -> None:
         others = self._appended.setdefault((line, leader_epoch), deque(maxlen=MOST_COMPARED))
         for other, offset in others:
-            if (other < number) != (offset < base_offset):
+            if other != number and (other < number) != (offset < base_offset):
                 earlier, later = sorted(((other, offset), (number, base_offset)))
                 self._jury.report(
                     self.name,

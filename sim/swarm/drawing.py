@@ -38,8 +38,6 @@ _DELETABLE_PERCENT = 40
 # In so many of a hundred seeds buggify points are on, and of those points each in so many of a hundred. Strays are on
 # more often: where they are refused they change nothing, so they hide nothing that other points would show.
 _BUGGIFIED_PERCENT = 50
-# Three leaders that follow each other wait for three sessions that end.
-_APART_LONGER_MS = 4_000
 _POINT_PERCENT = 25
 _STRAY_PERCENT = 70
 # So are those that nothing else brings about: refused proposals, nodes whose limits of calls are reached, frames in
@@ -50,6 +48,8 @@ _OFTEN_PERCENTS = {
     "frames-in-pieces": 40,
     "little-work": 50,
 }
+# Three leaders that follow each other wait for three sessions that end.
+_APART_LONGER_MS = 4_000
 # A worker that flushes each append and makes its checks too may be slower than such clients wait: nothing would come of
 # any send, however long the cluster is healed.
 _TOO_SLOW_WITH = {"little-work": ("flushes-each", "job-slow", "short-patience")}

@@ -2,8 +2,8 @@
 
 Each replica compacts its own log, so the replicas' bytes differ. A replica may drop a record only if a later record
 of the same key follows, in its log or in the committed one, or followed until its loss was excused; this is checked
-here. A tombstone may go too, once a compaction has set the time for that. A committed record is replaced by committed
-ones only: others may be lost with their leader. All other records keep their offsets, content and order.
+here. A tombstone may go too, unless `delete.retention.ms` is longer than any run. A committed record is replaced by
+committed ones only: others may be lost with their leader. All other records keep their offsets, content and order.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from storage.batch import Record, RecordBatch
 class CompactedPartition:
     """One partition whose logs are compacted. `truth` is the committed log; compaction changes no other records."""
 
-    def __init__(self, truth: Chain) -> None:
+    def __init__(self, truth: Chain, *, keeps_tombstones: bool = True) -> None:
         self._truth = truth
+        # Whether no tombstone may go before the run ends. Where they may, a round that is broken off may have set the
+        # time for it, and tells nobody.
+        self._keeps_tombstones = keeps_tombstones
         # The records of every batch as its leader appended it.
         self._records: dict[Mark, tuple[Record, ...]] = {}
         # The offsets that compaction has removed from each broker's log, when it was last judged.
@@ -30,9 +33,8 @@ class CompactedPartition:
         # Those that a log lacked while it led: a consumer may have gone past them there.
         self.removed_by_leaders: set[int] = set()
         self.producers = KeptProducers()
-        # By broker: the times at which the tombstones of its batches may go (CL17); and the batches that ever had one.
+        # By broker: the times at which the tombstones of its batches may go (CL17).
         self._horizons: dict[int, dict[Mark, int]] = {}
-        self._with_horizon: set[Mark] = set()
 
     def forget_horizons(self, broker: int) -> None:
         """Forget the times at which tombstones may go: a crash may take a compaction back, and a cut the batches."""
@@ -150,8 +152,6 @@ class CompactedPartition:
         last_of_key = {record.key: offset for offset, record in before.items()}
         left: set[int] = set()
         moved = self._look_at_horizons(broker, reader, told)
-        if moved is not None and is_just_compacted:
-            return moved
         for place, data in reader.batches():
             unchanged = self._records.get(place.mark)
             if unchanged is not None:
@@ -178,7 +178,7 @@ class CompactedPartition:
             ):
                 return f"the last value of key {record.key!r}, at offset {offset}, was deleted"
         fresh = {offset: before[offset] for offset in sorted(removed - removed_before)}
-        return self._lost_committed(before, fresh, excused) if is_just_compacted else None
+        return moved or self._lost_committed(before, fresh, excused) if is_just_compacted else None
 
     def _lost_committed(
         self, before: Mapping[int, Record], fresh: Mapping[int, Record], excused: Collection[Mark]
@@ -210,7 +210,7 @@ class CompactedPartition:
 
     def _look_at_horizons(self, broker: int, reader: LogReader, told: Sequence[Chain]) -> str | None:
         """Remember when tombstones may go. Returns which of these times is missing, or has changed, or None."""
-        before, found = self._horizons.get(broker, {}), {}
+        before, found, missing = self._horizons.get(broker, {}), {}, None
         for place, data in reader.batches():
             if place.mark.is_dense:
                 continue
@@ -219,22 +219,19 @@ class CompactedPartition:
             if horizon_ms is not None:
                 found[self.original(place.mark, told)] = horizon_ms
             elif any(record.value is None for record in batch.records()):
-                return f"compaction set no time at which the tombstones at offset {place.mark.base_offset} may go"
+                missing = f"compaction set no time at which the tombstones at offset {place.mark.base_offset} may go"
         self._horizons[broker] = found
-        self._with_horizon.update(found)
         for mark, horizon_ms in found.items():
             if before.get(mark, horizon_ms) != horizon_ms:
                 return (
                     f"the tombstones at offset {mark.base_offset} might go at {before[mark]} ms, and after another "
                     f"compaction at {horizon_ms} ms"
                 )
-        return None
+        return missing
 
     def _may_be_gone(self, record: Record) -> bool:
-        """Whether it is a tombstone of a batch for which some compaction has set the time at which it may go."""
-        return record.value is None and any(
-            mark.base_offset <= record.offset < mark.next_offset for mark in self._with_horizon
-        )
+        """Whether it is a tombstone whose time may have come (CL16)."""
+        return record.value is None and not self._keeps_tombstones
 
     def _is_superseded(self, key: bytes | None, end: int, told: Sequence[Chain]) -> bool:
         """Whether the committed log, or another replica's, has a record of the key at `end` or later.

@@ -51,9 +51,10 @@ class DiskLogs:
     def disk(self, broker: int) -> SimDisk:
         return self._eyes[broker].disk
 
-    def expect_compaction(self, partition: str) -> None:
+    def expect_compaction(self, partition: str, *, keeps_tombstones: bool = True) -> None:
         """Remember the records of this partition's log from now on, because it may be compacted."""
-        self._compacted[partition] = CompactedPartition(self._jury.ghost.partition(partition).truth)
+        truth = self._jury.ghost.partition(partition).truth
+        self._compacted[partition] = CompactedPartition(truth, keeps_tombstones=keeps_tombstones)
 
     def forget(self, broker: int, partition: str) -> None:
         """Read the log of this replica from its start again: it is that of another topic of the name."""

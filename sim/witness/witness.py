@@ -96,6 +96,7 @@ class Witness:
         min_isr: int,
         flush_promised: bool,
         is_compacted: bool = False,
+        keeps_tombstones: bool = True,
         retention_ms: int | None = None,
         retention_bytes: int | None = None,
     ) -> None:
@@ -104,7 +105,7 @@ class Witness:
         assert name not in self._names, name
         self._names[name] = topic_partition
         if is_compacted:
-            self._logs.expect_compaction(name)
+            self._logs.expect_compaction(name, keeps_tombstones=keeps_tombstones)
             # Which records a deleted segment still had is not known: compaction may have taken the newest ones.
             retention_ms = retention_bytes = None
         self._created[name] = Created(name, min_isr, flush_promised, retention_ms, retention_bytes)

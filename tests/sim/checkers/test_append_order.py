@@ -59,7 +59,7 @@ class Broker:
         asked = ProducePartition(topic_partition=T0, records=records, topic_id=topic_id)
         body = ProduceRequest(acks=-1, partitions=(asked,))
         exchange = Exchange(source=source(sender, life), body=body, path="p", sent_us=0)
-        self.order.on_accepted(1, exchange)
+        self.order.on_accepted(1, exchange, body)
         return exchange
 
     def answers(
