@@ -210,7 +210,9 @@ class CompactedPartition:
 
     def _look_at_horizons(self, broker: int, reader: LogReader, told: Sequence[Chain]) -> str | None:
         """Remember when tombstones may go. Returns which of these times is missing, or has changed, or None."""
-        before, found, missing = self._horizons.get(broker, {}), {}, None
+        before = self._horizons.get(broker, {})
+        found: dict[Mark, int] = {}
+        missing: str | None = None
         for place, data in reader.batches():
             if place.mark.is_dense:
                 continue
