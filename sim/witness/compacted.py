@@ -25,7 +25,7 @@ class CompactedPartition:
         self._truth = truth
         # Whether no tombstone may go before the run ends. Where they may, a round that is broken off may have set the
         # time for it, and tells nobody.
-        self._keeps_tombstones = keeps_tombstones
+        self.keeps_tombstones = keeps_tombstones
         # The records of every batch as its leader appended it.
         self._records: dict[Mark, tuple[Record, ...]] = {}
         # The offsets that compaction has removed from each broker's log, when it was last judged.
@@ -233,7 +233,7 @@ class CompactedPartition:
 
     def _may_be_gone(self, record: Record) -> bool:
         """Whether it is a tombstone whose time may have come (CL16)."""
-        return record.value is None and not self._keeps_tombstones
+        return record.value is None and not self.keeps_tombstones
 
     def _is_superseded(self, key: bytes | None, end: int, told: Sequence[Chain]) -> bool:
         """Whether the committed log, or another replica's, has a record of the key at `end` or later.

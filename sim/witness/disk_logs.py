@@ -63,7 +63,7 @@ class DiskLogs:
     def begin_again(self, partition: str) -> None:
         """Forget the records of a deleted topic."""
         if partition in self._compacted:
-            self.expect_compaction(partition)
+            self.expect_compaction(partition, keeps_tombstones=self._compacted[partition].keeps_tombstones)
 
     def written_topic_id(self, broker: int, partition: str) -> str | None:
         """Returns the topic id beside the log on the broker's disk, None if there is none."""

@@ -113,6 +113,17 @@ def test_a_round_that_is_broken_off_tells_nobody_when_tombstones_may_go() -> Non
     assert not result.violations, result.violations
 
 
+# The topic comes back, and its tombstones go as those of the one before.
+CREATED_AGAIN = TEXT.replace(
+    "steps:\n", "steps:\n- {at: 1500ms, delete_topic: t}\n- {at: 1500ms, create_topic: t}\n"
+)
+
+
+def test_the_tombstones_of_a_topic_that_came_back_go_too() -> None:
+    result = run_scenario(parse_scenario(CREATED_AGAIN), 1)
+    assert not result.violations, result.violations
+
+
 def test_a_record_is_recognised_by_its_value_and_a_tombstone_by_a_header() -> None:
     assert text_of(Record(0, 0, b"k", b"a")) == "a"
     assert text_of(Record(0, 0, b"k", None, (("other", b"x"), (TOMBSTONE_HEADER, b"a")))) == "a"
