@@ -9,7 +9,7 @@ import pytest
 
 from sim.bugs import Replacement, replaced
 from sim.hosts.history import TOMBSTONE_HEADER, text_of
-from sim.run import run_scenario
+from sim.run import Run, run_scenario
 from sim.scenario.loading import ScenarioError, parse_scenario
 from storage.batch import Record
 
@@ -120,8 +120,10 @@ CREATED_AGAIN = TEXT.replace(
 
 
 def test_the_tombstones_of_a_topic_that_came_back_go_too() -> None:
-    result = run_scenario(parse_scenario(CREATED_AGAIN), 1)
+    run = Run(parse_scenario(CREATED_AGAIN), 1)
+    result = run.go("")
     assert not result.violations, result.violations
+    assert not run.logs._compacted["t-0"].keeps_tombstones
 
 
 def test_a_record_is_recognised_by_its_value_and_a_tombstone_by_a_header() -> None:
