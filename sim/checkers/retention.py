@@ -13,8 +13,8 @@ class RetentionDeletesWhatItMay(Checker):
     """Retention deletes committed records only, and only those that are too old or too many (RT2, RT5, RT6).
 
     Age counts on the clock of the broker that deletes. A segment that ends where the log of another broker began, or
-    before, may be deleted too: a follower takes over the start of its leader's log. The same job of the follower may
-    delete segments after that for their age.
+    before, may be deleted too: a follower takes over the start of its leader's log, whatever it holds below it. The
+    same job of the follower may delete segments after that for their age.
     """
 
     name = "retention"
@@ -24,18 +24,18 @@ class RetentionDeletesWhatItMay(Checker):
 
     def _on_log_started(self, partition: PartitionGhost, sighting: LogStarted) -> str | None:
         who = f"{partition.name}: the log of broker {sighting.broker} begins at {sighting.start} now"
-        begins_again = not sighting.deleted and sighting.start <= partition.leader_log_start
+        is_taken_over = sighting.start <= partition.leader_log_start
         is_committed = sighting.start <= partition.truth.end
-        if not is_committed and not begins_again and not self._is_excused(partition, sighting):
+        if not is_committed and not is_taken_over and not self._is_excused(partition, sighting):
             return f"{who}; committed are the records below {partition.truth.end}"
         limit_ms, limit_bytes = partition.retention_ms, partition.retention_bytes
         if limit_ms is None or limit_bytes is None:
             return None
         for end, age_ms, left_bytes in sighting.deleted:
-            is_taken_over = end <= partition.log_start
+            began_elsewhere = end <= partition.log_start
             is_old = 0 <= limit_ms < age_ms
             is_excess = 0 <= limit_bytes <= left_bytes
-            if not is_taken_over and not is_old and not is_excess:
+            if not began_elsewhere and not is_old and not is_excess:
                 return (
                     f"{who}: a deleted segment that ended at {end} had a record {age_ms} ms old, and {left_bytes} "
                     f"bytes after it; retention.ms is {limit_ms}, retention.bytes {limit_bytes}"

@@ -132,6 +132,12 @@ def test_epc9_a_follower_that_begins_again_begins_where_its_leaders_log_begins()
         return found_by_retention(jury)
 
     assert not begins_again(15, *led_again)
+    # Broker 3 holds a batch of an epoch that nobody follows any more: no leader compares what is below its start.
+    others = Appended(3, "t-0", 0, (*marks(0, 5), Mark(10, 15, 1, 10, 5)))
+    jury = jury_of_15_records(15)
+    for sighting in (others, *led_again, LogStarted(3, "t-0", 15, segments((1001, 0), (1001, 0), (1001, 0)))):
+        jury.see(sighting)
+    assert not found_by_retention(jury)
     assert "committed are the records below 0" in begins_again(16, *led_again)[0].what
     # Nobody leads a log that begins there.
     assert "committed are the records below 0" in begins_again(15, *led_again[:-1])[0].what
