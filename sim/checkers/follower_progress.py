@@ -143,17 +143,20 @@ class LeaderAccount:
         return is_caught_up and state.active.get(broker, -1) == known.broker_epoch
 
     def due(self, state: LeaderState, own_end: int, now_ms: int) -> int:
-        """Returns the high watermark that the leader may have by now; it may be below the one that it has.
+        """Returns the high watermark that the leader may have by now; it may be below the one that it has."""
+        is_short = len(state.committed) < min(state.min_insync_replicas, len(self.followers) + 1)
+        return 0 if is_short else self.reached(state, own_end, now_ms)
+
+    def reached(self, state: LeaderState, own_end: int, now_ms: int) -> int:
+        """Returns the offset (exclusive) up to which all have fetched that the high watermark waits for.
 
         `own_end` is the log end that the leader counts for itself.
         """
-        if len(state.committed) < min(state.min_insync_replicas, len(self.followers) + 1):
-            return 0
-        due = own_end
+        reached = own_end
         for broker, known in self.followers.items():
-            if known.progress.log_end_offset < due and self.waits_for(broker, state, now_ms):
-                due = known.progress.log_end_offset
-        return due
+            if known.progress.log_end_offset < reached and self.waits_for(broker, state, now_ms):
+                reached = known.progress.log_end_offset
+        return reached
 
 
 @final
@@ -164,7 +167,8 @@ class FollowerProgress:
     it is neither refused nor found to diverge (LED-6); a member that the controller removed without being asked is not
     caught up before another fetch. A step that lets the high watermark rise, as the election of one who waits for
     nobody does, lets it rise as far as the members and those about to join allow (HWM-1, HWM-5). Nothing is appended
-    for all in-sync replicas where these are too few to commit it (PRO-2), and nothing is committed then (HWM-3). A
+    for all in-sync replicas where these are too few to commit it (PRO-2), and nothing is committed then (HWM-3), nor
+    what a replica lacks that the high watermark waits for: a member, or who is about to join (HWM-1, HWM-2). A
     proposal names each follower in the life whose fetch has counted last, whatever the metadata says of it since
     (ISR-4, KIP-903). Who joins has reached the start of the leader epoch and the high watermark (ISR-3, KAFKA-7128),
     and is active (KIP-841).
@@ -174,6 +178,7 @@ class FollowerProgress:
     due_name = "high-watermark-due"
     enough_name = "enough-to-append"
     few_name = "min-in-sync"
+    early_name = "high-watermark-early"
     lives_name = "proposed-lives"
     joiners_name = "proposed-joiners"
 
@@ -210,6 +215,8 @@ class FollowerProgress:
         self._judge_lives(key, account, state, step)
         may_rise = self._follow(account, state, step)
         self._compare(key, account, state)
+        if state.high_watermark > account.state.high_watermark and not state.is_compacted:
+            self._judge_early(key, account, state, step)
         self._judge_joiners(key, account.state, state, step)
         if may_rise or step.has_appended:
             is_known = not (step.is_long and state.is_flush_promised)
@@ -293,6 +300,34 @@ class FollowerProgress:
         if most < least and before.partition_epoch == state.partition_epoch:
             what = f"commits up to {state.high_watermark} with {most} in sync; min.insync.replicas is {least}"
             self._report(self.few_name, key, state, what)
+
+    def _judge_early(
+        self, key: tuple[int, int, str], account: LeaderAccount, state: LeaderState, step: StepSeen
+    ) -> None:
+        """Judges how far the high watermark has risen: no further than those that it waits for have fetched.
+
+        Within a step of several events it is not known when it rose. Then it waits at least for those that were members
+        or about to join before the step, and are so after it.
+        """
+        before = account.state
+        if not (step.is_long or step.is_mixed):
+            allowed = account.reached(state, state.own_end_offset, step.now_ms)
+            waited = {broker: each.progress.log_end_offset for broker, each in account.followers.items()}
+        elif before.partition_epoch != state.partition_epoch:
+            return
+        else:
+            staying = (before.committed | before.joiners) & (state.committed | state.joiners)
+            waited = {
+                broker: max(each.log_end_offset, state.followers[broker].log_end_offset)
+                for broker, each in before.followers.items()
+                if broker in staying and broker in state.followers
+            }
+            allowed = min(waited.values(), default=state.high_watermark)
+        if state.high_watermark > allowed:
+            what = (
+                f"commits up to {state.high_watermark} and may up to {allowed}; its followers are at {waited}"
+            )
+            self._report(self.early_name, key, state, what)
 
     def _judge_lives(
         self, key: tuple[int, int, str], account: LeaderAccount, state: LeaderState, step: StepSeen

@@ -38,7 +38,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
         {
             "elections", "isr-members", "partition-changes", "refused-members", "one-leader", "roles", "epochs-rise",
             "fencing", "one-proposal", "proposal-outcomes", "follower-progress", "high-watermark-due", "proposed-lives",
-            "proposed-joiners",
+            "proposed-joiners", "high-watermark-early",
         }
     ),
     # Something that should have happened by now.

@@ -14,6 +14,7 @@ from sim.scenario.checks import check_scenario
 from sim.scenario.model import Scenario
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import Ground, has_unclean
+from sim.swarm.plans.isr_chains import may_be_unclean
 from sim.swarm.plans.plan import Strike, draw_plan, steps_of
 from sim.swarm.plans.shapes import APART, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
@@ -50,6 +51,9 @@ _OFTEN_PERCENTS = {
 }
 # Three leaders that follow each other wait for three sessions that end.
 _APART_LONGER_MS = 4_000
+# In so many of a hundred of those seeds each topic, each producer and the network is such that every leader gets
+# records that the others lack and that stay for a while.
+_PRODUCTIVE_PERCENT = 80
 # A worker that flushes each append and makes its checks too may be slower than such clients wait: nothing would come of
 # any send, however long the cluster is healed.
 _TOO_SLOW_WITH = {"little-work": ("flushes-each", "job-slow", "short-patience")}
@@ -94,13 +98,15 @@ def draw(
     chosen = draw_profile(choices) if profile is None else profile
     is_aimed = choices.chance(_AIMED_PERCENT, "aimed")
     quiet = _without_faults(choices, chosen, is_aimed=is_aimed)
-    base = Scenario.model_validate(quiet)
-    ground = Ground(scenario=base, profile=chosen, lasting=_lasting(choices, base, is_aimed=is_aimed))
-    shape = draw_shape(choices, is_aimed=is_aimed, is_unclean=has_unclean(ground))
-    end_ms = base.duration // 1_000
+    ground = _ground(choices, quiet, chosen, is_aimed=is_aimed)
+    shape = draw_shape(
+        choices, is_aimed=is_aimed, is_unclean=has_unclean(ground), may_be_unclean=may_be_unclean(ground)
+    )
+    end_ms = ground.scenario.duration // 1_000
     if shape is APART:
         end_ms += _APART_LONGER_MS
-        quiet["duration"] = f"{end_ms}ms"
+        quiet = _productive(choices.within("apart"), quiet) | {"duration": f"{end_ms}ms"}
+        ground = _ground(choices, quiet, chosen, is_aimed=is_aimed)
     plan = draw_plan(ground, shape, choices.within("plan"), end_ms, only)
     parts = _quick_checks(quiet | _buggify(choices.within("buggify"), buggify)) | {"steps": steps_of(plan)}
     scenario = Scenario.model_validate(parts)
@@ -108,6 +114,41 @@ def draw(
     return Drawn(
         seed=seed, profile=chosen, shape=shape.name, plan=tuple(plan), parts=parts, scenario=scenario
     )
+
+
+def _ground(choices: Choices, quiet: Part, profile: Profile, *, is_aimed: bool) -> Ground:
+    base = Scenario.model_validate(quiet)
+    return Ground(scenario=base, profile=profile, lasting=_lasting(choices, base, is_aimed=is_aimed))
+
+
+def _productive(choices: Choices, quiet: Part) -> Part:
+    """Returns the parts of a scenario in which leaders that are alone get records, of which retention deletes none.
+
+    What a new leader lacks makes an idempotent producer wait: its next batch is out of sequence there. What is lost is
+    no loss for a producer that asks for no acknowledgement; of a dead leader only its broken stream tells it.
+    """
+    topics, producers, network = quiet["topics"], quiet["producers"], quiet["network"]
+    assert isinstance(topics, dict) and isinstance(producers, list) and isinstance(network, dict), quiet
+    alone = {"min.insync.replicas": 1, "retention.ms": -1, "cleanup.policy": "delete"}
+    if choices.chance(_PRODUCTIVE_PERCENT, "streams"):
+        network = {key: value for key, value in network.items() if key != "duplicates"} | {
+            "transport": "stream"
+        }
+    return quiet | {
+        "network": network,
+        "topics": {
+            name: topic | {"config": topic.get("config", {}) | alone}
+            if choices.chance(_PRODUCTIVE_PERCENT, f"topic {name}")
+            else topic
+            for name, topic in topics.items()
+        },
+        "producers": [
+            producer | {"idempotent": False, "acks": 0}
+            if choices.chance(_PRODUCTIVE_PERCENT, f"producer {number}")
+            else producer
+            for number, producer in enumerate(producers)
+        ],
+    }
 
 
 def _without_faults(choices: Choices, profile: Profile, *, is_aimed: bool) -> Part:

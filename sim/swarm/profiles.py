@@ -37,7 +37,7 @@ class Profile(Enum):
 
 
 # Of a hundred seeds.
-_SHARES = ((Profile.WITHIN, 73), (Profile.EDGE, 15), (Profile.BEYOND, 12))
+_SHARES = ((Profile.WITHIN, 71), (Profile.EDGE, 15), (Profile.BEYOND, 14))
 
 
 def draw_profile(choices: Choices) -> Profile:

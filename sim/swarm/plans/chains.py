@@ -303,7 +303,8 @@ def _damaged_news(ground: Ground, choices: Choices) -> list[Part]:
 def _leaders_apart(ground: Ground, choices: Choices) -> list[Part]:
     """Returns two replicas that lead in turns by unclean elections, each without the records of the other.
 
-    Where the first to end is the leader, the other one leads alone in an epoch that the first has never seen.
+    Where the first to end is the leader, the other one leads alone in an epoch that the first has never seen. The first
+    is back while the other leads again, before retention has deleted what they differ in, or at the end.
     """
     partition = ground.partition(choices, lasting=True)
     first = choices.pick(("leader", "follower"), "first")
@@ -320,6 +321,8 @@ def _leaders_apart(ground: Ground, choices: Choices) -> list[Part]:
         elected,
         {"at": f"+{over}", "kill": "S"},
         {"at": "+100ms", "restart": "L"},
+        elected,
+        {"at": f"+{choices.ms((1, 300, 1_500), 'back')}", "restart": "S"},
     ]
 
 

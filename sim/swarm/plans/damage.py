@@ -144,11 +144,11 @@ DAMAGE = (
     Fault(name="wipe-disk", family="disk", percent=40, most=1, draw=_wipe_disk, is_possible=_is_beyond),
     Fault(name="restore-disk", family="disk", percent=40, most=1, draw=_restore_disk, is_possible=_is_beyond),
     Fault(name="rot", family="disk", percent=30, most=3, draw=_rot, is_possible=_is_beyond),
-    Fault(name="lose-writes", family="disk", percent=20, most=1, draw=_lose_writes, is_possible=_is_beyond),
+    Fault(name="lose-writes", family="disk", percent=40, most=1, draw=_lose_writes, is_possible=_is_beyond),
     Fault(
         name="misdirect-writes",
         family="disk",
-        percent=15,
+        percent=40,
         most=1,
         draw=_misdirect_writes,
         is_possible=_is_beyond,

@@ -153,7 +153,7 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     """
     partition = ground.partition(choices, lasting=True)
     fate = fate_of_joiner(ground, choices, partition)
-    if choices.chance(60, "stops"):
+    if choices.chance(70, "stops"):
         fate = {"stop": "F", "down": choices.ms((1, 300, 3_000), "stopped for")}
     # Another life is registered when the session of the earlier one is over; who stops says so at once. The longest
     # times are above the time-out of the proposal, which is then made again beside a joiner in another life.
@@ -164,7 +164,7 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     link = choices.pick(("L -> controller",) * 4 + ("controller -> L",), "kept back")
     clog: Part = {"clog": link, "only": "AlterPartition", "for": "8s"}
     unheard: list[Part] = []
-    if "stop" in fate and choices.chance(70, "unheard"):
+    if "stop" in fate and choices.chance(80, "unheard"):
         unheard, fate, held_ms = [{"cut": "F -> L", "for": "5s"}], fate | {"down": "300ms"}, 4_000
     return [
         {"pick": f"leader({partition})", "as": "L"},
@@ -212,7 +212,7 @@ def _held_stop(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
-def _may_be_unclean(ground: Ground) -> bool:
+def may_be_unclean(ground: Ground) -> bool:
     """Whether a step may allow unclean elections: losses are excused, and there are followers to lose."""
     return ground.profile.excuses and has_followers(ground)
 
@@ -227,7 +227,7 @@ ISR_CHAINS: tuple[Fault, ...] = (
     chain("unheard-leader", _unheard_leader, possible=has_followers, most=1, lasts_ms=5_000),
     chain("unequal-leaders", _unequal_leaders, possible=has_followers, most=4, lasts_ms=4_500),
     chain("alone-again", _alone_again, possible=has_followers, lasts_ms=5_500),
-    chain("held-proposal", _held_proposal, possible=has_followers, percent=70, most=4, lasts_ms=4_500),
+    chain("held-proposal", _held_proposal, possible=has_followers, percent=100, most=4, lasts_ms=4_500),
     chain("last-log-fails", _last_log_fails, possible=_has_directories, percent=60, most=4, lasts_ms=4_000),
     chain("log-fails", _log_fails, possible=_has_directories, percent=60, most=4),
     chain("held-stop", _held_stop, possible=has_followers, lasts_ms=3_500),
@@ -235,9 +235,9 @@ ISR_CHAINS: tuple[Fault, ...] = (
         name="allowed-late",
         family="unclean",
         percent=60,
-        most=5,
+        most=2,
         draw=_allowed_late,
-        is_possible=_may_be_unclean,
+        is_possible=may_be_unclean,
         lasts_ms=5_000,
     ),
 )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.catalogue import FAULTS
 from sim.swarm.plans.ground import LAST, Fault, Ground
-from sim.swarm.plans.shapes import AIMED, APART, Shape
+from sim.swarm.plans.shapes import AIMED, ALLOWED, APART, Shape
 from sim.swarm.profiles import Profile
 
 # Steps strike from so long after the warm-up on. The topics exist by then, and clients are at work, unless the network
@@ -19,7 +19,8 @@ _AFTER_WARM_UP_MS = 200
 _LAST_MS = 300
 # How long a step looks for its target or its moment, unless it says so itself: those after it may wait for it.
 _WITHIN = "1s"
-# In so many of a hundred plans of nothing but chains each chain comes to its end before the next one begins.
+# In so many of a hundred plans of nothing but chains each chain comes to its end before the next one begins. Leaders
+# that follow each other uncleanly always do: they take a topic's leader and its properties from all other faults.
 _IN_TURN_PERCENT = 60
 
 
@@ -40,7 +41,7 @@ def draw_plan(
     assert first_step_ms(ground) + _LAST_MS < end_ms, end_ms
     drawn = sorted(_all(ground, shape, choices, end_ms))
     kept = _spread(drawn, shape.most)
-    if shape in (AIMED, APART) and choices.chance(_IN_TURN_PERCENT, "in turn"):
+    if shape in (APART, ALLOWED) or (shape is AIMED and choices.chance(_IN_TURN_PERCENT, "in turn")):
         kept = _in_turn(kept, first_step_ms(ground), end_ms)
     return [strike for strike in kept if not only or strike.kind in only]
 

@@ -42,9 +42,21 @@ AIMED = Shape(name="aimed", weights={"chain": 250}, others=0, most=3)
 APART = Shape(name="apart", weights={"unclean": 200}, others=0, most=2)
 _APART_PERCENT = 75
 
+# Unclean elections that are allowed when nobody leads any more. In so many of a hundred seeds in which a topic may come
+# to allow them, nothing else strikes.
+ALLOWED = Shape(name="allowed", weights={"unclean": 200}, others=0, most=2)
+_ALLOWED_PERCENT = 50
 
-def draw_shape(choices: Choices, *, is_aimed: bool, is_unclean: bool = False) -> Shape:
-    """Returns the shape of a seed's plan; `is_unclean` says whether every leader may be elected uncleanly."""
+
+def draw_shape(
+    choices: Choices, *, is_aimed: bool, is_unclean: bool = False, may_be_unclean: bool = False
+) -> Shape:
+    """Returns the shape of a seed's plan.
+
+    `is_unclean` says whether every leader may be elected uncleanly, `may_be_unclean` whether a step may allow it.
+    """
     if is_unclean and choices.chance(_APART_PERCENT, "leaders apart"):
         return APART
+    if may_be_unclean and not is_unclean and choices.chance(_ALLOWED_PERCENT, "allowed late"):
+        return ALLOWED
     return AIMED if is_aimed else choices.pick(SHAPES, "shape")

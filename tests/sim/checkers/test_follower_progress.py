@@ -76,6 +76,8 @@ WAITS_FOR_3 = BOTH_AT_4._replace(
     followers={2: Progress(6, 20, 7), 3: LEFT}, log_end_offset=6, own_end_offset=6, active={},
 )  # fmt: skip
 
+# Broker 3 has left as it was proposed, not long after it was caught up with a shorter log.
+LONGER = without_3(AT_4)._replace(log_end_offset=6, own_end_offset=6, leavers=NOBODY)
 NEXT_EPOCH = BEGIN._replace(leader_epoch=4, followers={2: Progress(-1, 30, -1), 3: Progress(-1, 30, -1)})
 TWO_BEGIN = NEXT_EPOCH._replace(
     committed=frozenset([1, 2]), followers={2: Progress(-1, 30, -1), 3: Progress(-1, NEVER_MS, -1)}
@@ -189,6 +191,27 @@ FAILS: dict[str, tuple[str, Story]] = {
     "who is about to join counts for min.insync.replicas": (
         "min-in-sync",
         [BEGUN, ALONE, (ONE_JOINS._replace(high_watermark=4), StepSeen(30, [CountedFetch(2, 4, 7)]))],
+    ),
+    "hwm2 the high watermark rises above who is about to join": (
+        "high-watermark-early",
+        [BEGUN, BOTH_FETCHED, (WAITS_FOR_3, StepSeen(20, [CountedFetch(2, 6, 7)])),
+         (WAITS_FOR_3._replace(high_watermark=6), StepSeen(30))],
+    ),
+    "hwm2 it does so within a step of several events": (
+        "high-watermark-early",
+        [BEGUN, BOTH_FETCHED, (WAITS_FOR_3, StepSeen(20, [CountedFetch(2, 6, 7)])),
+         (WAITS_FOR_3._replace(high_watermark=6), StepSeen(30, is_long=True))],
+    ),
+    "hwm1 the high watermark rises above a member": (
+        "high-watermark-early",
+        [BEGUN, (BEGIN._replace(followers={2: AT_4, 3: UNHEARD}, high_watermark=4),
+                 StepSeen(10, [CountedFetch(2, 4, 7)]))],
+    ),
+    "hwm1 the high watermark rises above who is caught up and not in sync yet": (
+        "high-watermark-early",
+        [BEGUN, BOTH_FETCHED, (PROPOSED, StepSeen(15)), (LONGER, StepSeen(20)),
+         (LONGER._replace(followers={2: Progress(6, 30, 7), 3: AT_4}, high_watermark=6),
+          StepSeen(30, [CountedFetch(2, 6, 7)]))],
     ),
     "who is not in sync begins as caught up": (
         "follower-progress",
