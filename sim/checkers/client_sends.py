@@ -74,7 +74,10 @@ class ClientSends:
         self._jury = jury
         # By client and call: what was asked of each partition, and the leader epoch that the client knew.
         self._open: dict[Client, dict[int, dict[TopicPartition, tuple[Asked, int]]]] = {}
-        # By client and partition: the id and epoch of a producer of which a batch was acknowledged last, and the topic.
+        # By client and partition: the id and epoch of the producer whose batch was sent last, and the topic.
+        self._in_use: dict[tuple[Client, str], tuple[tuple[int, int], str]] = {}
+        # The same of the one of which a batch was acknowledged while it was in use. A late answer to an earlier epoch
+        # proves nothing, and takes nothing back.
         self._proven: dict[tuple[Client, str], tuple[tuple[int, int], str]] = {}
         # By client: when what was refused may be asked again.
         self._refused: dict[Client, dict[Asked, int]] = {}
@@ -121,8 +124,11 @@ class ClientSends:
             self._jury.report(self.hasty_name, f"{client[0]} {what}: {kind.__name__}")
 
     def _judge_first(self, client: Client, asked: Asked) -> None:
-        proven = self._proven.get((client, asked.partition))
-        if asked.producer[0] < 0 or proven == (asked.producer, asked.topic_id):
+        if asked.producer[0] < 0:
+            return
+        key, in_use = (client, asked.partition), (asked.producer, asked.topic_id)
+        self._in_use[key] = in_use
+        if self._proven.get(key) == in_use:
             return
         for others in self._open.get(client, {}).values():
             for other, _ in others.values():
@@ -180,7 +186,9 @@ class ClientSends:
             each, known_epoch = asked[answer.topic_partition]
             self._note_epoch(client, answer.topic_partition, each.topic_id, answer.leader_epoch)
             if answer.error is ErrorCode.NONE:
-                self._proven[client, each.partition] = (each.producer, each.topic_id)
+                key, proven = (client, each.partition), (each.producer, each.topic_id)
+                if self._in_use.get(key) == proven:
+                    self._proven[key] = proven
             elif answer.error in ABOUT_LEADERS and answer.leader_epoch <= known_epoch:
                 self._refused.setdefault(client, {})[each] = retry_ms
                 self._on_failed(client, each)

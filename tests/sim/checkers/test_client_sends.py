@@ -96,6 +96,23 @@ def test_the_first_batch_of_a_new_epoch_is_alone_too() -> None:
     assert story.sent(3, batch(1, epoch=1)) == ["lone-first-batch"]
 
 
+def test_a_late_answer_to_an_earlier_epoch_proves_nothing_and_takes_nothing_back() -> None:
+    story = Story()
+    story.sent(1, batch(0))
+    story.answered(1, appended())
+    # The answers to the second batch and to the first of the new epoch change places.
+    story.sent(2, batch(1))
+    story.sent(3, batch(0, epoch=1))
+    story.answered(3, appended())
+    story.sent(4, batch(1, epoch=1))
+    story.answered(2, appended())
+    assert story.sent(5, batch(2, epoch=1)) == []
+    # Nor does such an answer let the first batch of an epoch have company.
+    story.sent(6, batch(0, epoch=2))
+    story.answered(4, appended())
+    assert story.sent(7, batch(1, epoch=2)) == ["lone-first-batch"]
+
+
 def test_the_first_batch_to_a_topic_that_was_created_again_is_alone_too() -> None:
     story = Story()
     story.sent(1, batch(0, topic_id="old"))
