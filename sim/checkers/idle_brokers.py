@@ -23,6 +23,7 @@ from cluster.core.messages import (
     RequestBody,
 )
 from cluster.core.replica.fetcher import WAIT_TIMER
+from cluster.core.replica.flushes import RETRY_TIMER as FLUSH_RETRY_TIMER
 from cluster.core.replica.follower import FetchState
 from cluster.core.replica.leader import promises_flush
 from cluster.core.replica.replica import Replica
@@ -117,13 +118,14 @@ class _Account:
 
 @final
 class IdleBrokers:
-    """Five rules for each step of a broker, by what has left it and what has come.
+    """Six rules for each step of a broker, by what has left it and what has come.
 
     It registers, or is registered. A registered one has a heartbeat on its way, or a timer for the next. Where its
     wishes differ from those of its last heartbeat, or a replica has gone offline, the next one leaves at once, or as
     soon as the one on its way is answered. It asks for the next metadata as soon as it has applied the last. A leader
     from which it follows a partition that may be fetched has a fetch of it on its way, or is asked when the back-off
-    ends. A broker whose timer is lost lives on: nobody hears from it again, or it follows no more.
+    ends. A log of which each append is promised to be flushed is being flushed until its end is. A broker whose timer
+    is lost lives on: nobody hears from it again, or it follows no more.
     """
 
     name = "idle-brokers"
@@ -175,7 +177,7 @@ class IdleBrokers:
         # A broker that leaves need not begin to follow.
         is_leaving = core.lifecycle.state is BrokerState.PENDING_SHUTDOWN
         if not is_leaving and any(type(event) is not Request for event in events):
-            for what in _of_fetchers(account, core, now_ms):
+            for what in (*_of_fetchers(account, core, now_ms), *_of_flushes(account, core)):
                 self._report(life, what)
 
     def _report(self, life: Life, what: str) -> None:
@@ -234,6 +236,21 @@ def _of_fetchers(account: _Account, core: Broker, now_ms: int) -> Iterator[str]:
                 yield f"does not fetch from broker {leader}, and has set no timer for it; {due} is to be fetched"
             elif timer_ms > now_ms + backoff_ms and not account.has_gone_back:
                 yield f"fetches from broker {leader} in {timer_ms - now_ms} ms, after a back-off of {backoff_ms}"
+
+
+def _of_flushes(account: _Account, core: Broker) -> Iterator[str]:
+    """Yields the logs for whose flush fetches and answers wait in vain: none runs, and no timer begins another one."""
+    for replica in core.replicas().values():
+        local, follower = replica.log.local, replica.follower
+        if local.recovery_point >= local.log_end_offset or replica.is_flushing:
+            continue
+        # Where nobody leads, nobody waits: the next role begins with a flush.
+        if replica.leader is None and (follower is None or follower.leader_id == NO_LEADER):
+            continue
+        is_tried_later = f"{FLUSH_RETRY_TIMER}{replica.name}" in account.timers
+        if promises_flush(replica.log) and not is_tried_later and replica.log.online.reason is None:
+            end = local.log_end_offset
+            yield f"flushes no more of {replica.name} than up to {local.recovery_point}; {end} is promised"
 
 
 def _first_due(replicas: Iterable[Replica]) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, final
 import pytest
 
 from cluster.core.broker.broker import Broker
-from cluster.core.effects import CancelTimer, Effect, Send, SetTimer
+from cluster.core.effects import CancelTimer, Effect, RunJob, Send, SetTimer
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response, Shutdown, TimerFired, TransportError
 from cluster.core.messages import (
@@ -29,14 +29,17 @@ from cluster.core.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    TopicConfigRecord,
     TopicRecord,
 )
+from cluster.core.replica.flushes import Flushes
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.checkers.idle_brokers import IdleBrokers
+from storage.errors import OutOfHandles
 from tests.cluster.broker.setup import BROKER_EPOCH, CLUSTER_ID, BrokerSetup
-from tests.cluster.broker.two_directories import TWO, fail_two, topic
-from tests.cluster.replica.setup import only_sent, sent
+from tests.cluster.broker.two_directories import IN_ONE, TWO, fail_two, produce, topic
+from tests.cluster.replica.setup import of, only_sent, sent
 
 LIFE = (1, 1)
 LOST = TransportError(reason="cut")
@@ -257,6 +260,33 @@ def test_brk7_a_broker_that_leaves_need_not_begin_to_follow() -> None:
     out = replace(FOLLOWED, isr=(2,))
     assert not sent(setup.metadata(TOPIC, BROKER_2, UNFENCED_2, out), FetchRequest)
     assert not broker.found
+
+
+def test_pro9_a_log_that_comes_to_be_flushed_with_each_append_is_flushed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for is_planted in (False, True):
+        setup, broker = watched(BrokerSetup(directories=TWO))
+        setup.boot()
+        setup.metadata(*topic())
+        produce(setup, IN_ONE[0])
+        if is_planted:
+            monkeypatch.setattr(Flushes, "on_new_role", lambda self, replica: None)
+        effects = setup.metadata(TopicConfigRecord(topic="t", configs=(("flush.messages", "1"),)))
+        assert len(of(effects, RunJob)) == (not is_planted)
+        due = "broker 1 flushes no more of t-0 than up to 0; 2 is promised"
+        assert broker.found == ([due] if is_planted else [])
+
+
+def test_a_flush_that_found_no_descriptor_is_awaited() -> None:
+    for lost in (None, a_timer("replica.flush:t-0")):
+        setup, broker = watched(BrokerSetup(directories=TWO))
+        setup.boot()
+        setup.metadata(*topic(flush_messages="1"))
+        (job,) = [each for each in of(produce(setup, IN_ONE[0]), RunJob) if each.kind == "flush"]
+        broker.lost = lost or broker.lost
+        setup.finish(job, OutOfHandles("none is left"))
+        assert len(broker.found) == (lost is not None), broker.found
 
 
 def test_a_new_life_owes_nothing_of_the_last_one() -> None:
