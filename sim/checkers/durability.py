@@ -1,4 +1,4 @@
-"""Two rules about what a node believes to be on its disk: its recovery point, and the mark of an orderly stop."""
+"""Rules about what a node believes to be on its disk: its checkpoints, its flushes, and the mark of an orderly stop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import final
 from sim.checkers.base import Checker, Judge
 from sim.checkers.chain import Chain
 from sim.checkers.ghost import Ghost, PartitionGhost
-from sim.checkers.sightings import AppendedAfterCut, Died, FlushNoted, Loaded, StoppedCleanly
+from sim.checkers.sightings import AppendedAfterCut, Checkpointed, Died, FlushNoted, Loaded, StoppedCleanly
 
 
 @final
@@ -53,6 +53,41 @@ class RecoveryPointIsDurable(Checker):
                 f"has recovery point {sighting.recovery_point}"
             )
         return None
+
+
+@final
+class CheckpointsAreOfTheLog(Checker):
+    """No checkpoint has an offset that the log has never reached, as it gets a role and when its process ends (RT16).
+
+    It is that of another log: of a deleted topic that had its name. The next start would count uncommitted records as
+    committed, or read no record below it, or begin the log there. A disk that lost what was synced excuses the broker.
+    """
+
+    name = "checkpoint-offsets"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {Died: self._on_died, Checkpointed: self._on_checkpointed}
+
+    def _on_died(self, partition: PartitionGhost, sighting: Died) -> str | None:
+        left_end = max(
+            Chain(sighting.marks, sighting.start).end, sighting.removed_end, sighting.held_end or 0
+        )
+        if sighting.damage:
+            return None
+        return self._judge(partition, sighting.broker, sighting.checkpointed, left_end)
+
+    def _on_checkpointed(self, partition: PartitionGhost, sighting: Checkpointed) -> str | None:
+        return self._judge(partition, sighting.broker, sighting.offset, 0)
+
+    def _judge(self, partition: PartitionGhost, broker: int, checkpointed: int, left_end: int) -> str | None:
+        image = partition.image(broker)
+        reached = max(left_end, image.greatest_end, image.chain.end, image.log_start, partition.log_start)
+        if checkpointed <= reached or image.damage:
+            return None
+        return (
+            f"{partition.name}: the checkpoints of broker {broker} have offset {checkpointed} of a log that has never "
+            f"gone beyond {reached}"
+        )
 
 
 @final

@@ -64,6 +64,7 @@ class Image:
         "chain",
         "cut_end",
         "damage",
+        "greatest_end",
         "has_role",
         "leads",
         "log_start",
@@ -73,6 +74,8 @@ class Image:
 
     def __init__(self) -> None:
         self.chain = Chain()
+        # The greatest offset (exclusive) at which the log has ended.
+        self.greatest_end = 0
         # Where the log ends after a cut inside a batch, which dropped all of that batch; 0 after any other cut.
         self.cut_end = 0
         # The log's start in the memory of the broker: what is before it is to be deleted, and nobody can read it.
@@ -363,6 +366,7 @@ class Ghost:
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> None:
         image = partition.image(sighting.broker)
         image.chain.extend(sighting.marks)
+        image.greatest_end = max(image.greatest_end, image.chain.end)
         if image.lost:
             for mark in sighting.marks:
                 image.lost.pop(mark, None)

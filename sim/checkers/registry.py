@@ -6,7 +6,12 @@ from sim.checkers.acknowledged import AcknowledgedIsCommitted, AcknowledgedIsDur
 from sim.checkers.base import Checker
 from sim.checkers.committed_prefix import CommittedPrefix
 from sim.checkers.divergence import DivergenceIsTold
-from sim.checkers.durability import CleanStopKeepsAll, FlushedIsDurable, RecoveryPointIsDurable
+from sim.checkers.durability import (
+    CheckpointsAreOfTheLog,
+    CleanStopKeepsAll,
+    FlushedIsDurable,
+    RecoveryPointIsDurable,
+)
 from sim.checkers.elections import ElectedByRule
 from sim.checkers.epochs_rise import EpochsOfRolesRise
 from sim.checkers.fencing import OneEpochOnBothSides
@@ -54,6 +59,7 @@ ONLINE: tuple[type[Checker], ...] = (
     DivergenceIsTold,
     RecoveryKeepsSoundPrefix,
     RecoveryPointIsDurable,
+    CheckpointsAreOfTheLog,
     FlushedIsDurable,
     CleanStopKeepsAll,
     RetentionDeletesWhatItMay,

@@ -316,6 +316,16 @@ class Died(NamedTuple):
     removed_end: int = 0
     # The end (exclusive) of the log in the page cache that a power loss took: what the process had left.
     held_end: int | None = None
+    # The greatest offset that the checkpoints have of the log; -1 if they have none, or if there is no log.
+    checkpointed: int = -1
+
+
+class Checkpointed(NamedTuple):
+    """The greatest offset that a broker's checkpoints have of an empty log that gets a role; -1 if they have none."""
+
+    broker: int
+    partition: str
+    offset: int
 
 
 class FlushNoted(NamedTuple):
@@ -423,6 +433,7 @@ Sighting = (
     | DivergenceJudged
     | OutOfRange
     | Died
+    | Checkpointed
     | FlushNoted
     | AppendedAfterCut
     | StoppedCleanly

@@ -29,8 +29,8 @@ FAMILIES: tuple[frozenset[str], ...] = (
     # A damaged log that a start takes as sound.
     frozenset(
         {
-            "recovery", "recovery-point", "flushed-durable", "clean-stop", "log-shape", "replicas-agree",
-            "index-entries", "verified-logs", "failed-disks", "twin-logs",
+            "recovery", "recovery-point", "checkpoint-offsets", "flushed-durable", "clean-stop", "log-shape",
+            "replicas-agree", "index-entries", "verified-logs", "failed-disks", "twin-logs",
         }
     ),
     # Decisions of the controller, and who obeys them.

@@ -15,6 +15,7 @@ from sim.witness.producers import HasProducers
 from sim.witness.topic_lives import TopicLives
 from storage.batch import Record, RecordBatch
 from storage.disk.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     CleanShutdownFile,
@@ -26,6 +27,7 @@ from storage.errors import CorruptCheckpoint, StorageError
 from storage.segment.names import LOG_SUFFIX
 
 Marks = tuple[Mark, ...]
+_CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 
 
 @final
@@ -74,6 +76,13 @@ class DiskLogs:
     def recovery_point(self, broker: int, topic_partition: TopicPartition) -> int:
         """Returns the recovery point of the log in the checkpoint on the broker's disk, -1 without one."""
         return self._offset_in(RECOVERY_POINT_CHECKPOINT, broker, topic_partition)
+
+    def checkpointed(self, broker: int, topic_partition: TopicPartition) -> int:
+        """Returns the greatest offset that the checkpoints have of a log; -1 if they have none, or without a log."""
+        directory = self._directory_of(broker, str(topic_partition))
+        if not self._eyes[broker].file_system.exists(directory):
+            return -1
+        return max(self._offset_in(each, broker, topic_partition) for each in _CHECKPOINTS)
 
     def _offset_in(self, checkpoint: str, broker: int, topic_partition: TopicPartition) -> int:
         directory = dirname(self._directory_of(broker, str(topic_partition)))

@@ -72,11 +72,13 @@ class EndWitness:
             recovery_point = self._logs.recovery_point(broker, self._names[partition])
             self._unrecovered[broker, partition] = recovery_point
             held_end = self._held_ends.pop((broker, partition), None)
+            checkpointed = self._logs.checkpointed(broker, self._names[partition])
             self._jury.see(
                 Died(
-                    broker, partition, lost_power, marks, start, damage, recovery_point, removed_end, held_end
+                    broker, partition, lost_power, marks, start, damage, recovery_point, removed_end, held_end,
+                    checkpointed,
                 )
-            )
+            )  # fmt: skip
 
     def _is_of_deleted(self, broker: int, partition: str) -> bool:
         """Whether the log on the broker's disk is that of a deleted topic of the name, by its `partition.metadata`."""

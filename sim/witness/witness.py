@@ -27,6 +27,7 @@ from sim.checkers.sightings import (
     Appended,
     BecameFollower,
     BecameLeader,
+    Checkpointed,
     Created,
     DeletedSegment,
     EpochsSeen,
@@ -246,6 +247,13 @@ class Witness:
         self._look_for_unseen(node, partition)
         self.jury.see(BecameLeader(node.node_id, partition, epoch, int(values["log_end_offset"])))
         self._logs.leads(node.node_id, partition)
+        self._look_at_new_role(node, partition, values)
+
+    def _look_at_new_role(self, node: Member, partition: str, values: Values) -> None:
+        if self.lives.may_end and int(values["log_end_offset"]) == 0:
+            # The checkpoints may still have what a log of that name had.
+            offset = self._logs.checkpointed(node.node_id, self._names[partition])
+            self.jury.see(Checkpointed(node.node_id, partition, offset))
         self._look_at_appends(node, partition)
         self._fetches.look_at_waiting(node.node_id, node.core, partition)
 
@@ -267,8 +275,7 @@ class Witness:
         if self.jury.ghost.partition(partition).image(node.node_id).leads:
             self._logs.led(node.node_id, partition)
         self.jury.see(BecameFollower(node.node_id, partition, epoch, int(values["leader"])))
-        self._look_at_appends(node, partition)
-        self._fetches.look_at_waiting(node.node_id, node.core, partition)
+        self._look_at_new_role(node, partition, values)
 
     def _on_compacted(self, node: Member, partition: str, values: Values) -> None:
         core, topic_partition = node.core, self._names[partition]

@@ -11,7 +11,7 @@ from sim.swarm.plans.disks import end_of, keep_of, torn_append
 from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground, chain, has_followers, has_unclean
 from sim.swarm.plans.isr_chains import fate_of_joiner
 from sim.swarm.plans.processes import inside
-from sim.swarm.plans.topics import changes_of
+from sim.swarm.plans.topics import changes_of, flushed_change
 
 
 def _after_ack(ground: Ground, choices: Choices) -> list[Part]:
@@ -196,6 +196,7 @@ def _changed_behind(ground: Ground, choices: Choices) -> list[Part]:
     smaller, *others = changes_of(ground, topic)
     # In most of the seeds what the follower is behind by does not fit into a segment any more.
     change = smaller if choices.chance(70, "smaller") else choices.pick(others, "change")
+    change = flushed_change(ground, choices, topic) or change
     return [
         {"pick": f"leader({partition})", "as": "L"},
         {"cut": f"follower({partition}) <-> L", "for": f"{lasting_ms}ms"},

@@ -10,6 +10,8 @@ from sim.swarm.workload import BATCH_OVERHEAD_BYTES, WIDE
 _LEAST_SEGMENT_BYTES = 1_024
 # The clients of a topic that comes back have so long to find it, and to use it.
 _CLIENTS_GO_ON_MS = 1_500
+# In so many of a hundred alterations each append is to be flushed from then on, unless it was before.
+_FLUSHED_PERCENT = 30
 MIN_IN_SYNC, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 _CHANGES: tuple[Part, ...] = (
     {"segment.bytes": 16_384}, {"segment.ms": 500}, {"retention.ms": 300},
@@ -86,7 +88,18 @@ def _deletable_offline(ground: Ground) -> bool:
 
 def _alter(ground: Ground, choices: Choices) -> list[Part]:
     name = choices.pick(tuple(ground.scenario.topics), "topic")
-    return [{"alter_topic": name, "config": choices.pick(changes_of(ground, name), "change")}]
+    change = flushed_change(ground, choices, name) or choices.pick(changes_of(ground, name), "change")
+    return [{"alter_topic": name, "config": change}]
+
+
+def flushed_change(ground: Ground, choices: Choices, topic: str) -> Part:
+    """Returns, in part of the seeds, that each append is to be flushed from now on; else nothing.
+
+    A promise that is made to records that are there already is what a broker may forget.
+    """
+    if choices.chance(_FLUSHED_PERCENT, "flushed") and _of_flushes(ground, topic):
+        return {"flush.messages": 1}
+    return {}
 
 
 def changes_of(ground: Ground, topic: str) -> list[Part]:
@@ -121,9 +134,7 @@ def _of_flushes(ground: Ground, topic: str) -> list[Part]:
     """Returns the changes of when records are flushed; no topic loses a promise with which it began."""
     if ground.scenario.topics[topic].config.get("flush.messages") is not None:
         return []
-    # A promise that is made to records that are there already is what a broker may forget.
-    each: Part = {"flush.messages": 1}
-    return [each, each, each, each, each, each, {"flush.messages": ""}, {"flush.ms": 100}]
+    return [{"flush.messages": 1}, {"flush.messages": 1}, {"flush.messages": ""}, {"flush.ms": 100}]
 
 
 def _lag(ground: Ground, choices: Choices) -> list[Part]:

@@ -9,6 +9,7 @@ from sim.checkers.sightings import (
     AppendedAfterCut,
     BecameFollower,
     BecameLeader,
+    Checkpointed,
     Created,
     DeletedSegment,
     Described,
@@ -73,6 +74,14 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "a log is appended to after a cut that its checkpoint does not know": (
         "recovery-point",
         [*QUIET, AppendedAfterCut(2, P, 3, 4, 3)],
+    ),
+    "a process ends with a checkpoint beyond all that its log has had": (
+        "checkpoint-offsets",
+        [*QUIET, Died(2, P, False, marks(0, 5), checkpointed=6)],
+    ),
+    "a new log begins with the checkpoint of one that had its name": (
+        "checkpoint-offsets",
+        [*QUIET[:5], Checkpointed(2, P, 6)],
     ),
     "a crash loses more than what compaction had removed": (
         "recovery-point",
