@@ -17,8 +17,9 @@ class OffsetAnswersAreTrue(Checker):
 
     The earliest offset is not below the log's start, and the latest offset of the leader is the end of what is
     committed: not below what another leader has served. A time begins at the first record that is as late, if that is
-    committed. The epoch of an offset is that of the record there. Of a partition that may lose committed records only
-    the places in the broker's own log are judged.
+    committed. Before it has committed up to the start of its epoch, a leader says neither where its committed part ends
+    nor that no record is as late. The epoch of an offset is that of the record there. Of a partition that may lose
+    committed records only the places in the broker's own log are judged.
     """
 
     name = "offset-answers"
@@ -33,7 +34,7 @@ class OffsetAnswersAreTrue(Checker):
             what = self._wrong_end(partition, sighting)
         else:
             what = self._wrong_time(partition, sighting)
-        what = what or self._wrong_epoch(partition, sighting)
+        what = what or self._too_early(sighting) or self._wrong_epoch(partition, sighting)
         return f"{partition.name}: broker {sighting.broker} {what}" if what else None
 
     def _wrong_start(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:
@@ -60,6 +61,13 @@ class OffsetAnswersAreTrue(Checker):
             return f"{asked} and named {told}; committed are those below {ends[1]}"
         if told is None and found is not None and found[0] < ends[0]:
             return f"{asked} and named nothing; the first record as late is {found}"
+        return ""
+
+    def _too_early(self, sighting: OffsetLookedUp) -> str:
+        of_end = sighting.timestamp == LATEST_TIMESTAMP or (sighting.timestamp >= 0 and sighting.offset < 0)
+        if sighting.is_behind and of_end:
+            named = "its committed end" if sighting.timestamp < 0 else "no record as late"
+            return f"named {named} before it has committed up to the start of its leader epoch"
         return ""
 
     def _wrong_epoch(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:

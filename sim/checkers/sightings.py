@@ -258,6 +258,8 @@ class OffsetLookedUp(NamedTuple):
     epoch: int = -1
     # The leader epoch of the offset, as the answer names it: -1 for none, None where it was not seen.
     found_epoch: int | None = None
+    # Whether the leader has committed nothing of its own epoch yet, so that its predecessor may have served more.
+    is_behind: bool = False
 
 
 class Fetched(NamedTuple):

@@ -18,7 +18,7 @@ from sim.checkers.base import Jury
 from sim.checkers.chain import marks_of, values_of
 from sim.checkers.sightings import Acknowledged, OffsetLookedUp, Served
 from sim.witness.disk_logs import DiskLogs
-from sim.witness.views import Member, replica_of
+from sim.witness.views import Member, ReplicaView, replica_of
 from sim.world.packets import Exchange
 
 
@@ -113,7 +113,7 @@ class AnswerWitness:
         self._jury.see(
             OffsetLookedUp(
                 broker, name, request.timestamp, body.offset, body.timestamp, committed_before, is_readable,
-                found, request.current_leader_epoch, epoch, found_epoch,
+                found, request.current_leader_epoch, epoch, found_epoch, _is_behind(replica),
             )
         )  # fmt: skip
 
@@ -135,3 +135,11 @@ class AnswerWitness:
             if answer.records and self._lives.is_present(broker, partition):
                 marks = self._logs.originals(broker, partition, marks_of(answer.records))
                 self._jury.see(Served(broker, partition, answer.high_watermark, marks))
+
+
+def _is_behind(replica: ReplicaView | None) -> bool:
+    """Whether a leader has not committed up to the start of its epoch, as its log says it (KIP-207)."""
+    if replica is None or replica.leader is None:
+        return False
+    starts = [start for epoch, start in replica.log.epochs.entries if epoch == replica.leader_epoch]
+    return bool(starts) and replica.log.high_watermark < starts[0]

@@ -33,8 +33,16 @@ def _create(ground: Ground, choices: Choices) -> list[Part]:
 
 
 def _create_again(ground: Ground, choices: Choices) -> list[Part]:
-    """Returns a topic that is deleted, and created again at once or soon after."""
+    """Returns a topic that is deleted, and created again at once or soon after.
+
+    In part of the seeds another leader than the first was elected by then: clients know epochs that the topic, when it
+    is back, has not had yet.
+    """
     name = choices.pick(ground.deletable, "topic")
+    if ground.scenario.topics[name].replicas > 1 and choices.chance(40, "led again"):
+        at_once: Part = {"at": f"+{choices.pick((0, 50), 'gap')}ms", "create_topic": name}
+        elected: Part = {"when": f"elected({name}/0)", "within": "4s", "delete_topic": name}
+        return [{"kill": f"leader({name}/0)", "down": choices.ms((300, 3_000), "down")}, elected, at_once]
     again: Part = {"at": f"+{choices.pick((0, 50, 500, 2_000), 'gap')}ms", "create_topic": name}
     return [{"delete_topic": name}, again]
 

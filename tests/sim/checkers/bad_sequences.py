@@ -145,6 +145,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         "offset-answers",
         [*QUIET, OffsetLookedUp(1, P, -1, 6)],
     ),
+    "kip207 a leader that has committed nothing of its epoch knows of no record that is as late": (
+        "offset-answers",
+        [*QUIET, OffsetLookedUp(1, P, 7, -1, is_behind=True)],
+    ),
     "a leader that was fenced and still leads": ("elections", [Settled(P, FIRST, (2, 3))]),
     "a leader that loses its place and its membership although it is active": (
         "elections",
