@@ -322,6 +322,10 @@ class FollowerProgress:
                 for broker, each in before.followers.items()
                 if broker in staying and broker in state.followers
             }
+            # An older fetch that comes late takes back what the one before it in the step has told.
+            for fetch in step.fetches:
+                if fetch.broker in waited:
+                    waited[fetch.broker] = max(waited[fetch.broker], fetch.fetch_offset)
             allowed = min(waited.values(), default=state.high_watermark)
         if state.high_watermark > allowed:
             what = (

@@ -106,6 +106,23 @@ class CompactedPartition:
             reached = mark.next_offset
         return reached
 
+    def note_cut(self, broker: int, reader: LogReader, log: Chain, to_offset: int) -> None:
+        """Notes what compaction had removed below a cut at `to_offset`; `log` is as it was, `reader` has what is left.
+
+        A round that the cut has broken off told nobody what it had done, and the log may have lost the later values.
+        """
+        before = self.content(log.between(reader.base_offset(), log.end))
+        last_of_key = {record.key: offset for offset, record in before.items()}
+        left = {
+            record.offset
+            for place, data in reader.batches()
+            for record in RecordBatch(data, 0, place.size_bytes).records()
+        }
+        superseded = [
+            offset for offset, record in before.items() if offset < min(to_offset, last_of_key[record.key])
+        ]
+        self._removed[broker] = self._removed.get(broker, frozenset()).union(superseded) - left
+
     def content(self, marks: Iterable[Mark]) -> dict[int, Record]:
         """Returns the records of these batches as they were before compaction, by offset."""
         return {

@@ -311,11 +311,16 @@ class DiskLogs:
         held = {producer: entry.last_offset for producer, entry in entries.items() if not entry.is_empty}
         return compacted.producers.judge(broker, batches, held, log.log_start_offset)
 
-    def on_cut(self, broker: int, partition: str) -> None:
-        """Note that the broker has cut this log."""
+    def on_cut(self, broker: int, partition: str, to_offset: int) -> None:
+        """Note that the broker has cut this log to `to_offset`, of which the ghost does not know yet."""
         if compacted := self._compacted.get(partition):
             compacted.producers.on_cut(broker)
             compacted.forget_horizons(broker)
+            reader = self._new_reader(broker, partition)
+            reader.read_all()
+            if not reader.unsound:
+                log = self._jury.ghost.partition(partition).image(broker).chain
+                compacted.note_cut(broker, reader, log, to_offset)
 
     def leads(self, broker: int, partition: str) -> None:
         """Note that consumers read the log of this replica from now on."""

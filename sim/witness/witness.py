@@ -234,7 +234,7 @@ class Witness:
         reader = self._logs.reader(node.node_id, partition)
         reader.truncated(to_offset)
         self.flushes.on_cut(node.node_id, partition, to_offset)
-        self._logs.on_cut(node.node_id, partition)
+        self._logs.on_cut(node.node_id, partition, to_offset)
         self.jury.see(Truncated(node.node_id, partition, to_offset, int(values["leader_epoch"])))
         start = reader.base_offset()
         if start != self.jury.ghost.partition(partition).image(node.node_id).chain.start:

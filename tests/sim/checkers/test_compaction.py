@@ -229,6 +229,20 @@ def test_what_compaction_removed_behind_the_last_batch_was_not_lost() -> None:
     assert replica.partition.removed_end(2, 0, whole) == 0
 
 
+def test_what_a_round_had_removed_that_a_cut_has_broken_off_was_not_lost() -> None:
+    """Nobody was told of the round, and the later values are cut off (RT9). What had no later value was lost."""
+    whole = Chain(marks_of(b"".join(APPENDED)))
+    for to_offset in (2, 3):
+        replica = Replica()
+        assert replica.partition.removed_end(1, 0, whole) == 0
+        replica.partition.note_cut(1, replica.reader, whole, to_offset)
+        cut = Chain(marks_of(b"".join(APPENDED[: to_offset - 1])))
+        assert replica.partition.removed_end(1, 0, cut) == 2
+    replica = Replica(APPENDED[0])
+    replica.partition.note_cut(1, replica.reader, whole, 2)
+    assert replica.partition.removed_end(1, 0, whole) == 0
+
+
 def test_a_log_ends_where_its_empty_last_segment_begins_behind_what_compaction_removed() -> None:
     """Its last batches are compacted away, and it was cut behind them: at each start their offsets are its own."""
     replica = Replica(*APPENDED)

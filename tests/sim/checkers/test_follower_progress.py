@@ -169,6 +169,13 @@ PASSES: dict[str, Story] = {
     "another leader epoch knows nothing": [
         BEGUN, BOTH_FETCHED, (NEXT_EPOCH, StepSeen(30, is_new=True)),
     ],
+    "an older fetch comes after a newer one in one step": [
+        BEGUN, BOTH_FETCHED,
+        (BOTH_AT_4._replace(followers={2: Progress(4, 10, 7), 3: Progress(6, 20, 7)}, high_watermark=6,
+                            log_end_offset=6, own_end_offset=6),
+         StepSeen(20, [CountedFetch(3, 6, 7), CountedFetch(2, 6, 7), CountedFetch(2, 4, 7)], is_long=True,
+                  is_mixed=True)),
+    ],
     "in a compacted log it rises over a gap": [
         BEGUN, ALONE, (ALONE[0]._replace(high_watermark=4, is_compacted=True), StepSeen(30)),
     ],
