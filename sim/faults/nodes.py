@@ -198,7 +198,13 @@ class NodeFaults:
         nodes = self._targets.processes(step.pick, step)
         if nodes:
             self._targets.bind(step, nodes)
-            self._site.tell(f"{step.name} is {', '.join(node.name for node in nodes)}, {step.pick.text}")
+            found = ", ".join(node.name for node in nodes)
+            # A step without a name waits for its target, and tells when there is one.
+            self._site.tell(
+                f"{step.pick.text} is {found}"
+                if step.name is None
+                else f"{step.name} is {found}, {step.pick.text}"
+            )
         return bool(nodes)
 
     def restart(self, step: Restart) -> bool:

@@ -31,6 +31,12 @@ def test_a_step_waits_for_the_next_leader_and_not_for_the_one_that_there_is() ->
     assert line(result, "of epoch 1") < line(result, "Next is")
 
 
+def test_a_step_that_only_waits_for_a_leader_tells_who_that_is() -> None:
+    result = run("{at: 3s, kill: leader(t/0), down: 4s}", "{when: elected(t/0), pick: leader(t/0)}")
+    assert line(result, "of epoch 1") < line(result, "leader(t/0) is broker-")
+    assert not any("None" in text for text in result.story)
+
+
 def test_a_joiner_that_stops_while_its_proposal_is_kept_back_is_refused() -> None:
     result = run(
         "{at: 3s, kill: follower(t/0), down: 50ms, as: F}",
