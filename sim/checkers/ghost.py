@@ -94,6 +94,10 @@ class Image:
         # or if the cache was whole since.
         self.cache_damage = ""
 
+    def reached(self, *ends: int) -> None:
+        """Note how far the log goes now, or went: what a process appends in its last step is told to nobody."""
+        self.greatest_end = max(self.greatest_end, self.chain.end, *ends)
+
     def caught_up(self) -> None:
         """Note that the replica holds again what its disk lost."""
         self.lost_from, self.damage = None, ""
@@ -366,7 +370,7 @@ class Ghost:
     def _on_appended(self, partition: PartitionGhost, sighting: Appended) -> None:
         image = partition.image(sighting.broker)
         image.chain.extend(sighting.marks)
-        image.greatest_end = max(image.greatest_end, image.chain.end)
+        image.reached()
         if image.lost:
             for mark in sighting.marks:
                 image.lost.pop(mark, None)
@@ -424,6 +428,7 @@ class Ghost:
         image.has_role, image.leads, image.log_start = False, False, 0
         image.cache_damage = sighting.damage or image.cache_damage
         before, image.chain = image.chain, Chain(sighting.marks, sighting.start)
+        image.reached(sighting.removed_end, sighting.held_end or 0)
         if image.chain.end < before.end:
             held = image.chain.end
             image.lost_from = held if image.lost_from is None else min(held, image.lost_from)
@@ -449,6 +454,7 @@ class Ghost:
     def _on_loaded(self, partition: PartitionGhost, sighting: Loaded) -> None:
         image = partition.image(sighting.broker)
         image.chain, image.cut_end = Chain(sighting.marks, sighting.start), 0
+        image.reached(sighting.removed_end)
         if sighting.start > 0 and not image.damage and not image.cache_damage:
             # The last step of the life before may have deleted segments, of which nobody was told.
             self._note_start(partition, sighting.start)

@@ -45,7 +45,7 @@ _APART_PERCENT = 75
 # Unclean elections that are allowed when nobody leads any more. In so many of a hundred seeds in which a topic may come
 # to allow them, nothing else strikes.
 ALLOWED = Shape(name="allowed", weights={"unclean": 200}, others=0, most=2)
-_ALLOWED_PERCENT = 50
+_ALLOWED_PERCENT = 30
 
 
 def draw_shape(

@@ -10,6 +10,8 @@ from sim.swarm.workload import BATCH_OVERHEAD_BYTES, WIDE
 _LEAST_SEGMENT_BYTES = 1_024
 # The clients of a topic that comes back have so long to find it, and to use it.
 _CLIENTS_GO_ON_MS = 1_500
+# A session ends in less, and another leader is elected.
+_ELECTED_MS = 3_000
 # In so many of a hundred alterations each append is to be flushed from then on, unless it was before.
 _FLUSHED_PERCENT = 30
 MIN_IN_SYNC, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
@@ -154,7 +156,13 @@ TOPICS = (
     Fault(name="delete-topic", family="topic", percent=30, most=1, draw=_delete, is_possible=_deletable),
     Fault(name="create-topic", family="topic", percent=80, most=2, draw=_create, is_possible=_deletable),
     Fault(
-        name="create-again", family="topic", percent=60, most=2, draw=_create_again, is_possible=_deletable
+        name="create-again",
+        family="topic",
+        percent=60,
+        most=2,
+        draw=_create_again,
+        is_possible=_deletable,
+        lasts_ms=_ELECTED_MS,
     ),
     Fault(
         name="again-at-the-end",

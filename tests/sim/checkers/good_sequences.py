@@ -58,6 +58,14 @@ GOOD: dict[str, list[Sighting]] = {
         *QUIET,
         Died(2, P, True, marks(0, 3), recovery_point=3),
     ],
+    "a checkpoint keeps the end of a log that a dying process had appended to and that was cut since": [
+        *QUIET,
+        Died(2, P, False, marks(0, 7)),
+        Loaded(2, P, marks(0, 7), "", 0),
+        BecameFollower(2, P, 0, 1),
+        Truncated(2, P, 5, 0),
+        Died(2, P, False, marks(0, 5), recovery_point=7, checkpointed=7),
+    ],
     "a follower takes as flushed what its disk keeps": [
         *QUIET,
         FlushNoted(2, P, 4, 4),
