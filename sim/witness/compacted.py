@@ -113,11 +113,7 @@ class CompactedPartition:
         """
         before = self.content(log.between(reader.base_offset(), log.end))
         last_of_key = {record.key: offset for offset, record in before.items()}
-        left = {
-            record.offset
-            for place, data in reader.batches()
-            for record in RecordBatch(data, 0, place.size_bytes).records()
-        }
+        left = _offsets_left(reader)
         superseded = [
             offset for offset, record in before.items() if offset < min(to_offset, last_of_key[record.key])
         ]
@@ -139,11 +135,7 @@ class CompactedPartition:
         A compaction that goes on, or was broken off, may have replaced some segments already and told nobody.
         """
         before = self.content(self.whole([place.mark for place in reader.places], start, told))
-        left = {
-            record.offset
-            for place, data in reader.batches()
-            for record in RecordBatch(data, 0, place.size_bytes).records()
-        }
+        left = _offsets_left(reader)
         self.removed_by_leaders |= before.keys() - left
 
     def judge(
@@ -272,6 +264,15 @@ class CompactedPartition:
             later.key == record.key and later.offset > record.offset
             for later in self.content(excused).values()
         )
+
+
+def _offsets_left(reader: LogReader) -> set[int]:
+    """Returns the offsets of the records that a log has."""
+    return {
+        record.offset
+        for place, data in reader.batches()
+        for record in RecordBatch(data, 0, place.size_bytes).records()
+    }
 
 
 def _fills(marks: Sequence[Mark], start: int, end: int, epoch: int | None) -> bool:
