@@ -25,6 +25,10 @@ _LOOK_US = 20_000
 # Where jobs take time, a flush of each replica may last longer than a request of less patience; where messages are
 # lost, so may the fetches of all followers.
 _PATIENT_MS = 1_000
+# Beside the flushes of all partitions, which wait for each other: one that runs already, and that of the leader.
+_MORE_FLUSHES = 2
+# The buggify point that has brokers flush each append.
+_FLUSHES_EACH = "flushes-each"
 # At least what a batch with one record of a run needs beside its value: headers, key, lengths.
 _BATCH_OVERHEAD_BYTES = 100
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE.name, ErrorCode.RECORD_LIST_TOO_LARGE.name})
@@ -61,11 +65,27 @@ class Canaries:
                 self._jury.report(NAME, f"{topic_partition}: {producer.name} {what}")
 
     def _is_patient(self, producer: ProducerShell) -> bool:
+        """Whether the producer waits as long as it takes until all partitions have its records, and each is flushed."""
         core = producer.core
         assert isinstance(core, ProducerCore), producer.name
+        cluster, network = self._cluster.scenario.cluster, self._cluster.scenario.network
+        needed_ms = _PATIENT_MS if cluster.jobs or network.loss else 0
+        if flushed := self._flushed_partitions():
+            flushes_ms = (flushed + _MORE_FLUSHES) * cluster.jobs.get("flush", 0) // 1_000
+            needed_ms = max(needed_ms, flushes_ms)
+        return core.config.request_timeout_ms >= needed_ms
+
+    def _flushed_partitions(self) -> int:
+        """Returns the number of partitions whose records may have to be flushed before they are acknowledged."""
         scenario = self._cluster.scenario
-        is_slow = bool(scenario.cluster.jobs or scenario.network.loss)
-        return not is_slow or core.config.request_timeout_ms >= _PATIENT_MS
+        if _FLUSHES_EACH in scenario.buggify.points:
+            return sum(topic.partitions for topic in scenario.topics.values())
+        altered = {each.alter_topic for each in scenario.steps if isinstance(each, AlterTopic)}
+        return sum(
+            topic.partitions
+            for name, topic in scenario.topics.items()
+            if name in altered or LogConfig.from_properties(topic_properties(topic)).flush_messages == 1
+        )
 
     def _is_too_large(self, topic_partition: TopicPartition, operation: SendOperation) -> bool:
         """Whether the topic's settings, perhaps those that a step has altered, refuse records of that size."""

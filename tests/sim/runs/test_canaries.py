@@ -75,6 +75,29 @@ def test_a_producer_that_gives_up_sooner_than_its_replicas_may_take_is_not_judge
     assert {each.checker for each in run(text).violations} == ({"canaries"} if is_judged else set())
 
 
+@pytest.mark.parametrize(
+    ("partitions", "flush", "promise", "is_judged"),
+    [
+        (3, "400ms", "topic", False),
+        (3, "400ms", "point", False),
+        (1, "400ms", "topic", True),
+        (3, "40ms", "topic", True),
+        (3, "400ms", "none", True),
+    ],
+)
+def test_a_producer_that_gives_up_before_the_flushes_of_all_partitions_is_not_judged(
+    partitions: int, flush: str, promise: str, *, is_judged: bool
+) -> None:
+    text = SCENARIO.replace("config: {", "config: {message.timestamp.before.max.ms: 0, ")
+    text = text.replace("partitions: 3", f"partitions: {partitions}")
+    if promise == "topic":
+        text = text.replace("config: {", "config: {flush.messages: 1, ")
+    elif promise == "point":
+        text += "buggify: {points: [flushes-each]}\n"
+    text += f"cluster: {{brokers: 3, jobs: {{flush: {flush}}}}}\n"
+    assert {each.checker for each in run(text).violations} == ({"canaries"} if is_judged else set())
+
+
 def test_a_producer_that_is_stopping_is_not_asked() -> None:
     run = Run(parse_scenario(SCENARIO, "serves-again.yaml"), 1)
     run.begin()
