@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from cluster.core.errors import ErrorCode
@@ -35,6 +36,15 @@ def _takes_silence_for_refusal(original: Original) -> Original:
             leader.revert_proposal()
 
     return retry_later
+
+
+def _names_present_lives(original: Original) -> Original:
+    def send(changes: object, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
+        proposal = replace(proposal, followers=leader._present_lives(proposal.proposed))
+        leader.isr = proposal
+        original(changes, now_ms, replica, leader, proposal)
+
+    return send
 
 
 def _answers_after_the_end(original: Original) -> Original:
@@ -157,6 +167,13 @@ REPLICA_BUGS: tuple[Bug, ...] = (
         "isr_changes:IsrChanges._retry_later",
         _takes_silence_for_refusal,
         "lost-isr-answer",
+    ),
+    _bug(
+        "proposal-follows-the-joiner",
+        "A proposal made again names the joiner in a life in which it may have lost what it had (KIP-903).",
+        "isr_changes:IsrChanges._send",
+        _names_present_lives,
+        "proposal-follows-the-joiner",
     ),
     _bug(
         "leader-notes-no-epoch-start",

@@ -28,6 +28,7 @@ TICKETS: Mapping[str, str] = {
     "shrink-before-accepted": "KIP-497",
     "leader-commits-below-min-isr": "KAFKA-15583",
     "leader-takes-silence-for-refusal": "KIP-497",
+    "proposal-follows-the-joiner": "KIP-903",
     "leader-notes-no-epoch-start": "KAFKA-7415",
     "leader-answers-after-its-epoch": "KAFKA-1148",
     "leader-counts-diverging-fetch": "KAFKA-13141",

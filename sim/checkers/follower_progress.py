@@ -79,6 +79,8 @@ class StepSeen(NamedTuple):
     is_for_all: bool = False
     # The broker epoch of each follower that a proposal of the step names.
     named_lives: Mapping[int, int] = _NO_LIVES
+    # Whether that proposal is one that the leader has made before.
+    is_repeated: bool = False
 
     @property
     def is_quiet(self) -> bool:
@@ -103,10 +105,12 @@ class Follower:
 class LeaderAccount:
     """The account of one leader epoch of one broker."""
 
-    __slots__ = ("followers", "state")
+    __slots__ = ("followers", "named_lives", "state")
 
     def __init__(self, state: LeaderState) -> None:
         self.state = state
+        # Those of the last proposal.
+        self.named_lives: Mapping[int, int] = _NO_LIVES
         self.followers = {broker: Follower(progress) for broker, progress in state.followers.items()}
 
     def count(self, fetch: CountedFetch, step: StepSeen, state: LeaderState) -> bool:
@@ -169,9 +173,9 @@ class FollowerProgress:
     nobody does, lets it rise as far as the members and those about to join allow (HWM-1, HWM-5). Nothing is appended
     for all in-sync replicas where these are too few to commit it (PRO-2), and nothing is committed then (HWM-3), nor
     what a replica lacks that the high watermark waits for: a member, or who is about to join (HWM-1, HWM-2). A
-    proposal names each follower in the life whose fetch has counted last, whatever the metadata says of it since
-    (ISR-4, KIP-903). Who joins has reached the start of the leader epoch and the high watermark (ISR-3, KAFKA-7128),
-    and is active (KIP-841).
+    proposal names each follower in the life whose fetch has counted last, whatever the metadata says of it since, and
+    is made again with the same lives (ISR-4, KIP-903). Who joins has reached the start of the leader epoch and the high
+    watermark (ISR-3, KAFKA-7128), and is active (KIP-841).
     """
 
     name = "follower-progress"
@@ -336,18 +340,27 @@ class FollowerProgress:
     def _judge_lives(
         self, key: tuple[int, int, str], account: LeaderAccount, state: LeaderState, step: StepSeen
     ) -> None:
-        """Judges the lives that a proposal names; of who has not fetched in this leader epoch the leader knows none."""
+        """Judges the lives that a proposal names; of who has not fetched in this leader epoch the leader knows none.
+
+        One that is made again names the same: in a later life the joiner may have lost what it had (KIP-903).
+        """
         for broker, named in step.named_lives.items():
             known = account.followers.get(broker)
             fetched = [] if known is None else [known.progress.broker_epoch]
             # The proposal may be older than a fetch of the same step.
             fetched += [fetch.broker_epoch for fetch in step.fetches if fetch.broker == broker]
             lives = [life for life in fetched if life >= 0]
-            if lives and named not in lives:
+            before = account.named_lives.get(broker)
+            if step.is_repeated and before is not None:
+                if named != before:
+                    what = f"names broker {broker} in life {named} to the controller, and named it in {before} before"
+                    self._report(self.lives_name, key, state, what)
+            elif lives and named not in lives:
                 what = (
                     f"names broker {broker} in life {named} to the controller; it has fetched in {lives[-1]}"
                 )
                 self._report(self.lives_name, key, state, what)
+        account.named_lives = step.named_lives or account.named_lives
 
     def _judge_joiners(
         self, key: tuple[int, int, str], before: LeaderState, state: LeaderState, step: StepSeen

@@ -40,11 +40,13 @@ Answers = Mapping[int, FetchResponse]
 class Outcome:
     """What the effects of a step say: the partitions whose epoch began and that took appends, and the answers."""
 
-    __slots__ = ("answers", "appended", "begun", "has_observed", "has_stopped", "proposed")
+    __slots__ = ("answers", "appended", "begun", "has_observed", "has_stopped", "made", "proposed")
 
     def __init__(self) -> None:
         self.begun: set[str] = set()
         self.appended: set[str] = set()
+        # The partitions of proposals that are not made again.
+        self.made: set[str] = set()
         self.answers: dict[int, FetchResponse] = {}
         # The broker epoch of each follower that a proposal names, by partition.
         self.proposed: dict[TopicPartition, dict[int, int]] = {}
@@ -57,6 +59,8 @@ class Outcome:
             self.appended.add(str(dict(observe.fields)["topic_partition"]))
         elif observe.kind == "replica.became_leader":
             self.begun.add(str(dict(observe.fields)["topic_partition"]))
+        elif observe.kind == "isr.proposed":
+            self.made.add(str(dict(observe.fields)["topic_partition"]))
 
 
 @final
@@ -97,9 +101,11 @@ class LeaderWitness:
             topic_partition = replica.topic_partition
             # What comes after a job has checked records is all that has waited for the job.
             takes_many = is_long or (has_appended and not is_of_requests)
+            named_lives = outcome.proposed.get(topic_partition, _NO_LIVES)
             step = StepSeen(
                 now_ms, counted.get(topic_partition, ()), is_new, takes_many, is_mixed, has_appended,
-                topic_partition in refused, is_for_all, outcome.proposed.get(topic_partition, _NO_LIVES),
+                topic_partition in refused, is_for_all, named_lives,
+                is_repeated=bool(named_lives) and replica.name not in outcome.made,
             )  # fmt: skip
             self._progress.on_step(key, replica.leader, _state(replica, replica.leader, image), step)
 

@@ -1,11 +1,15 @@
 """In-sync replicas as the leader knows them: committed, or committed with one proposal on its way (KIP-497).
 
-Pending and committed are different types, so that neither is mistaken for the other. Kafka: Partition.PartitionState.
+Pending and committed are different types, so that neither is mistaken for the other. A proposal keeps the lives that
+its followers were in when it was made: sent again, it must not name a life in which nobody has looked whether the
+follower may join (KIP-903). Kafka: Partition.PartitionState.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from cluster.core.messages import IsrMember
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +22,14 @@ class CommittedIsr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingExpandIsr:
-    """A proposal that `joiner` joins; the controller may already have admitted it."""
+    """A proposal that `joiner` joins; the controller may already have admitted it.
+
+    `followers` are the proposed members but the leader, with the broker epochs of the fetches that counted then.
+    """
 
     committed: CommittedIsr
     joiner: int
+    followers: tuple[IsrMember, ...]
 
     @property
     def proposed(self) -> frozenset[int]:
@@ -30,10 +38,11 @@ class PendingExpandIsr:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingShrinkIsr:
-    """A proposal that `leavers` leave; the controller may not have agreed yet."""
+    """A proposal that `leavers` leave; the controller may not have agreed yet. `followers` are as in an expansion."""
 
     committed: CommittedIsr
     leavers: frozenset[int]
+    followers: tuple[IsrMember, ...]
 
     @property
     def proposed(self) -> frozenset[int]:

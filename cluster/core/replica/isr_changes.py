@@ -90,19 +90,16 @@ class IsrChanges:
     def _send(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
         assert self._context.broker_id in proposal.proposed, (replica.name, proposal)
         assert leader.proposal_call is None, (replica.name, leader.proposal_call)
-        own_epoch = self._context.broker_epoch
+        own = IsrMember(broker_id=self._context.broker_id, broker_epoch=self._context.broker_epoch)
         request = AlterPartitionRequest(
             header=self._context.header,
-            broker_id=self._context.broker_id,
-            broker_epoch=own_epoch,
+            broker_id=own.broker_id,
+            broker_epoch=own.broker_epoch,
             topic_partition=replica.topic_partition,
             topic_id=replica.topic_id,
             leader_epoch=leader.leader_epoch,
             partition_epoch=proposal.committed.partition_epoch,
-            new_isr=tuple(
-                IsrMember(broker_id=member, broker_epoch=leader.member_epoch(member, own_epoch))
-                for member in sorted(proposal.proposed)
-            ),
+            new_isr=tuple(sorted([own, *proposal.followers], key=lambda member: member.broker_id)),
             attempt=leader.proposals_sent,
         )
         leader.proposals_sent += 1
@@ -191,7 +188,10 @@ class IsrChanges:
         self._context.touch(replica.topic_partition)
 
     def _retry_later(self, now_ms: int, replica: Replica, leader: Leader, proposal: PendingIsr) -> None:
-        """Sends the proposal again after the back-off, without a limit: its outcome is unknown (ISR-6)."""
+        """Sends the proposal again after the back-off, without a limit: its outcome is unknown (ISR-6).
+
+        It names the same lives of its followers, so that the controller refuses who has begun another since (KIP-903).
+        """
 
         def retry(at_ms: int) -> None:
             if replica.leader is leader and leader.isr is proposal and leader.proposal_call is None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import final
 
 from cluster.core import fencing
+from cluster.core.messages import IsrMember
 from cluster.core.metadata.image import CurrentImage, PartitionRegistration
 from cluster.core.replica.isr import (
     CommittedIsr,
@@ -176,7 +177,9 @@ class Leader:
             return None
         if not self.can_join(follower):
             return None
-        return PendingExpandIsr(committed=self.isr, joiner=follower.broker_id)
+        joiner = follower.broker_id
+        followers = self._present_lives(self.isr.isr | {joiner})
+        return PendingExpandIsr(committed=self.isr, joiner=joiner, followers=followers)
 
     def shrinkage(self, now_ms: int) -> PendingShrinkIsr | None:
         """Returns the proposal that all lagging members leave; None if none lags, or another proposal is on its way."""
@@ -187,12 +190,21 @@ class Leader:
             for follower in self.followers.values()
             if follower.broker_id in self.isr.isr and self.is_lagging(follower, now_ms)
         )
-        return PendingShrinkIsr(committed=self.isr, leavers=leavers) if leavers else None
+        if not leavers:
+            return None
+        followers = self._present_lives(self.isr.isr - leavers)
+        return PendingShrinkIsr(committed=self.isr, leavers=leavers, followers=followers)
 
-    def member_epoch(self, member: int, own_broker_epoch: int) -> int:
-        """Returns the broker epoch that a proposal names for `member`: that of its counted fetches (KIP-903)."""
-        if member == self.broker_id:
-            return own_broker_epoch
+    def _present_lives(self, proposed: Iterable[int]) -> tuple[IsrMember, ...]:
+        """Returns the proposed members but this leader, in ascending order, in the lives that it knows them in."""
+        return tuple(
+            IsrMember(broker_id=member, broker_epoch=self._broker_epoch(member))
+            for member in sorted(proposed)
+            if member != self.broker_id
+        )
+
+    def _broker_epoch(self, member: int) -> int:
+        """Returns the broker epoch that a new proposal names for `member`: that of its counted fetches (KIP-903)."""
         follower = self.followers.get(member)
         # A replica that has not fetched in this leader epoch can only be a member already.
         if follower is None or follower.broker_epoch < 0:

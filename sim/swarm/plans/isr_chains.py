@@ -148,8 +148,8 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a proposal that a follower joins which is kept back, and what becomes of the joiner meanwhile.
 
     When it arrives, the joiner shuts down or is in another life, and the controller refuses it. Or it is the answer
-    that is kept back, and the leader does not know the outcome when the joiner ends. Where the leader hears nothing of
-    the joiner's next life but by metadata, it makes the proposal again in the life that has fetched.
+    that is kept back, and the leader does not know the outcome when the joiner ends. It makes the proposal again for
+    the life that has come so far, whether it has heard of the next one by a fetch of it or by metadata only.
     """
     partition = ground.partition(choices, lasting=True)
     fate = fate_of_joiner(ground, choices, partition)
@@ -158,18 +158,19 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     # Another life is registered when the session of the earlier one is over; who stops says so at once. The longest
     # times are above the time-out of the proposal, which is then made again beside a joiner in another life.
     if "stop" in fate:
-        held_ms = choices.pick((200, 1_200, 2_200), "held")
+        held_ms = choices.pick((200, 2_200, 3_900, 3_900), "held")
     else:
         held_ms = _setting(ground, _SESSION) + choices.pick((900, 2_000), "held longer")
     link = choices.pick(("L -> controller",) * 4 + ("controller -> L",), "kept back")
     clog: Part = {"clog": link, "only": "AlterPartition", "for": "8s"}
     unheard: list[Part] = []
-    if "stop" in fate and choices.chance(80, "unheard"):
+    if "stop" in fate and choices.chance(55, "unheard"):
         unheard, fate, held_ms = [{"cut": "F -> L", "for": "5s"}], fate | {"down": "300ms"}, 4_000
+    # A new life of the follower is out of the in-sync set, and joins again: at once after a stop in order.
+    end = choices.pick(("kill", "stop", "stop"), "first end")
     return [
         {"pick": f"leader({partition})", "as": "L"},
-        # A new life of the follower is out of the in-sync set, and joins again.
-        {"kill": f"follower({partition})", "down": choices.ms((1, 50, 300), "first down"), "as": "F"},
+        {end: f"follower({partition})", "down": choices.ms((1, 50, 300), "first down"), "as": "F"},
         {"when": f"isr({partition}) < {ground.replicas(partition)}", "within": "5s"} | clog,
         {"when": f"joining({partition})", "within": "4s"} | fate,
         *unheard,

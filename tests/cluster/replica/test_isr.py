@@ -46,13 +46,13 @@ def test_maximal_isr_of_a_committed_one_is_itself() -> None:
 
 
 def test_maximal_isr_has_a_joiner_at_once() -> None:
-    pending = PendingExpandIsr(committed=COMMITTED, joiner=3)
+    pending = PendingExpandIsr(committed=COMMITTED, joiner=3, followers=())
     assert maximal_isr(pending) == pending.proposed == {1, 2, 3}
     assert committed_isr(pending) is COMMITTED
 
 
 def test_maximal_isr_keeps_a_leaver_until_it_is_committed() -> None:
-    pending = PendingShrinkIsr(committed=COMMITTED, leavers=frozenset({2}))
+    pending = PendingShrinkIsr(committed=COMMITTED, leavers=frozenset({2}), followers=())
     assert maximal_isr(pending) == {1, 2}
     assert pending.proposed == {1}
 
@@ -113,6 +113,22 @@ def test_isr4_the_epoch_proposed_is_that_of_the_fetch_that_was_counted() -> None
     setup.fetch(3, 2, broker_epoch=900)
     proposal = request_of(only_sent(setup.wait(0, "isr.lag"), AlterPartitionRequest))
     assert [(member.broker_id, member.broker_epoch) for member in proposal.new_isr] == [(1, 101), (3, 900)]
+
+
+def test_isr4_a_proposal_made_again_names_the_life_in_which_the_joiner_had_come_so_far() -> None:
+    setup = leading()
+    send = joining(setup)
+    setup.answer(send.call, TransportError(reason="cut"))
+    # It has lost what it had not synced, and is below the high watermark in its next life (KIP-903).
+    setup.register(3, broker_epoch=900)
+    setup.fetch(3, 0, broker_epoch=900)
+    again = only_sent(setup.wait(100, "isr.retry:t-0"), AlterPartitionRequest)
+    assert request_of(again).new_isr == request_of(send).new_isr
+    setup.answer_alter(again, error=ErrorCode.INELIGIBLE_REPLICA)
+    assert setup.replica.maximal_isr == (1, 2)
+    # It may join again once it has come as far in that life.
+    proposal = request_of(only_sent(setup.fetch_effects(3, 2, broker_epoch=900), AlterPartitionRequest))
+    assert IsrMember(broker_id=3, broker_epoch=900) in proposal.new_isr
 
 
 # Leaving

@@ -159,6 +159,12 @@ PASSES: dict[str, Story] = {
          StepSeen(16, [CountedFetch(2, 4, 9)], named_lives={2: 7})),
         (PROPOSED._replace(followers={2: Progress(4, 16, 9), 3: AT_4}), StepSeen(17, named_lives={2: 9})),
     ],
+    "kip903 made again it names the same lives, whatever has fetched since": [
+        BEGUN, BOTH_FETCHED, (PROPOSED, StepSeen(15, named_lives={2: 7})),
+        (PROPOSED._replace(followers={2: Progress(4, 16, 9), 3: AT_4}), StepSeen(16, [CountedFetch(2, 4, 9)])),
+        (PROPOSED._replace(followers={2: Progress(4, 16, 9), 3: AT_4}),
+         StepSeen(17, named_lives={2: 7}, is_repeated=True)),
+    ],
     "of a member that has not fetched in the epoch it names the life that the metadata has": [
         BEGUN, (BEGIN._replace(leavers=frozenset([3])), StepSeen(15, named_lives={2: 8})),
     ],
@@ -245,6 +251,15 @@ FAILS: dict[str, tuple[str, Story]] = {
     ),
     "a proposal names a later life than the one that has fetched": (
         "proposed-lives", [BEGUN, BOTH_FETCHED, (PROPOSED, StepSeen(15, named_lives={2: 9}))],
+    ),
+    "kip903 made again a proposal names the life that has fetched since": (
+        "proposed-lives",
+        [
+            BEGUN, BOTH_FETCHED, (PROPOSED, StepSeen(15, named_lives={2: 7})),
+            (PROPOSED._replace(followers={2: Progress(4, 16, 9), 3: AT_4}), StepSeen(16, [CountedFetch(2, 4, 9)])),
+            (PROPOSED._replace(followers={2: Progress(4, 16, 9), 3: AT_4}),
+             StepSeen(17, named_lives={2: 9}, is_repeated=True)),
+        ],
     ),
     "isr3 who joins has reached the high watermark and not the start of the leader epoch": (
         "proposed-joiners", joins_at(5, epoch_start=6),

@@ -92,6 +92,7 @@ def test_a_run_finds_each_bug_of_appends_in_its_scenario(name: str, checker: str
         ("fetch-outlives-its-epoch", "waits-in-vain"),
         ("leader-withdraws-superseded", "isr-members"),
         ("leader-keeps-refused-joiner", "proposal-outcomes"),
+        ("proposal-follows-the-joiner", "proposed-lives"),
         ("consumer-starts-at-the-end", "consumer-positions"),
         ("consumer-keeps-epoch-after-cut", "consumer-positions"),
         ("controller-elects-unreadable", "fail-over"),
