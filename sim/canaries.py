@@ -12,6 +12,7 @@ from sim.checkers.base import Jury
 from sim.cluster import Cluster, topic_properties
 from sim.hosts.clients import ProducerShell
 from sim.hosts.history import Outcome, SendOperation
+from sim.scenario.settings import SETTINGS
 from sim.scenario.steps import AlterTopic
 from sim.witness.topic_lives import TopicLives
 from storage.config import LogConfig
@@ -29,6 +30,7 @@ _PATIENT_MS = 1_000
 _MORE_FLUSHES = 2
 # The buggify point that has brokers flush each append.
 _FLUSHES_EACH = "flushes-each"
+_LAG, _FETCH_TIMEOUT = "replica.lag.time.max.ms", "replica.socket.timeout.ms"
 # At least what a batch with one record of a run needs beside its value: headers, key, lengths.
 _BATCH_OVERHEAD_BYTES = 100
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE.name, ErrorCode.RECORD_LIST_TOO_LARGE.name})
@@ -52,6 +54,7 @@ class Canaries:
             for topic_partition in self._served(producer.model.topic)
             # One that stops sends nothing more: its streams may be half closed.
             if producer.is_up and not producer.is_stopping and self._is_patient(producer)
+            if not self._is_unsteady(topic_partition.topic)
         ]
         for _ in range(TRIES):
             sent = [(each, self._sent(*each)) for each in waiting]
@@ -74,6 +77,18 @@ class Canaries:
             flushes_ms = (flushed + _MORE_FLUSHES) * cluster.jobs.get("flush", 0) // 1_000
             needed_ms = max(needed_ms, flushes_ms)
         return core.config.request_timeout_ms >= needed_ms
+
+    def _is_unsteady(self, topic: str) -> bool:
+        """Whether a lost fetch takes a follower out of the in-sync set, of which the topic needs more than the leader.
+
+        Its next fetch comes when the lost one has timed out. In a cluster of such settings followers join and leave all
+        the time, so there may be no moment for a record.
+        """
+        scenario = self._cluster.scenario
+        settings = {**SETTINGS, **scenario.cluster.settings}
+        is_out = settings[_LAG] <= settings[_FETCH_TIMEOUT]
+        config = LogConfig.from_properties(topic_properties(scenario.topics[topic]))
+        return bool(scenario.network.loss) and is_out and config.min_insync_replicas > 1
 
     def _flushed_partitions(self) -> int:
         """Returns the number of partitions whose records may have to be flushed before they are acknowledged."""

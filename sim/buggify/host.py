@@ -137,6 +137,12 @@ class HostPoints:
         """Whether a consumer that begins names its topic, and finds the partitions by itself."""
         return self.buggify.fires("topic-subscribed", self.name)
 
+    def pause_us(self) -> int:
+        """Returns how long a consumer pauses a partition that it has just read; 0 for not at all."""
+        if not self.buggify.fires("reading-paused", self.name):
+            return 0
+        return 1_000 * self.buggify.between(1, 300, "reading-paused", self.name)
+
     def hangs_up(self) -> bool:
         """Whether the connection ends on which an answer has just come."""
         return self.buggify.fires("hang-up-after-answer", self.name)

@@ -155,6 +155,7 @@ _CLIENTS = _of(
     ("send-burst", 5, "a producer sends up to eight records in one moment"),
     ("send-flush", 5, "a producer asks to learn when all that it has sent has its outcome"),
     ("topic-subscribed", 50, "a consumer finds the partitions of its topic by itself"),
+    ("reading-paused", 10, "a consumer pauses a partition whose fetch is on its way, for up to 300 ms"),
     ("send-lull", 1, "a producer sends nothing for up to two seconds"),
 )
 _SETTINGS = _of(

@@ -13,6 +13,7 @@ from cluster.core.effects import Send, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response
 from cluster.core.messages import (
+    FetchRequest,
     InitProducerIdRequest,
     MetadataRequest,
     MetadataResponse,
@@ -71,13 +72,13 @@ class _Identity:
 
 @final
 class IdleClients:
-    """Five rules for each step of a producer or consumer, by what its core holds after it.
+    """Six rules for each step of a producer or consumer, by what its core holds after it.
 
     What may be sent was sent: a due batch whose partition has none in flight, if its leader is known and owes no
     answer; the fetch or look-up of a position. Where no leader is known, it asks for metadata, at once or after the
     back-off; and again when what it knows is as old as `metadata.max.age.ms`. No record is without an outcome beyond
     `delivery.timeout.ms`. Its timer is set no later than the first of what becomes due by time alone. What has failed
-    is repeated no later than after `retry.backoff.ms`.
+    is repeated no later than after `retry.backoff.ms`. What counts as being fetched is: an answer to come asks for it.
     """
 
     name = "idle-clients"
@@ -89,6 +90,8 @@ class IdleClients:
         # The last time of each client's clock, and those whose clock has gone back: no span of theirs is judged.
         self._last_ms: dict[Client, int] = {}
         self._gone_back: set[Client] = set()
+        # What the fetches without an answer ask for, by call.
+        self._fetches: dict[Client, dict[int, set[TopicPartition]]] = {}
 
     def on_sent(self, client: Client, call: int, body: RequestBody) -> None:
         """Receives a request as it leaves a client."""
@@ -96,6 +99,9 @@ class IdleClients:
             self._metadata.setdefault(client, _Metadata()).call = call
         elif type(body) is InitProducerIdRequest:
             self._identities.setdefault(client, _Identity()).call = call
+        elif type(body) is FetchRequest:
+            asked = {each.topic_partition for each in body.partitions}
+            self._fetches.setdefault(client, {})[call] = asked
 
     def on_step(
         self,
@@ -117,6 +123,8 @@ class IdleClients:
         self.look(client, core, now_ms)
 
     def _on_answer(self, client: Client, answer: Response, now_ms: int) -> None:
+        if (fetches := self._fetches.get(client)) is not None:
+            fetches.pop(answer.call, None)
         known, identity = self._metadata.get(client), self._identities.get(client)
         if known is not None and known.call == answer.call:
             known.call, known.answered_ms = None, now_ms
@@ -131,6 +139,8 @@ class IdleClients:
             self._gone_back.add(client)
         self._last_ms[client] = now_ms
         dues = list(_of_producer(core) if type(core) is ProducerCore else _of_consumer(core))
+        if type(core) is ConsumerCore and (lost := self._is_fetched_by_none(client, core)) is not None:
+            self._report(client, f"counts {lost} as being fetched, and no fetch asks for it")
         known = self._metadata.get(client)
         if known is not None:
             config = core.config
@@ -140,6 +150,14 @@ class IdleClients:
         if identity is not None and type(core) is ProducerCore and (due := identity.due(core)) is not None:
             dues.append(due)
         self._judge(client, core, dues, now_ms, asks=known is not None and known.call is not None)
+
+    def _is_fetched_by_none(self, client: Client, core: ConsumerCore) -> TopicPartition | None:
+        """Returns a partition that waits for the answer to no fetch, although it counts as being fetched."""
+        fetches = self._fetches.get(client, {}).values()
+        for place in core.places:
+            if place.is_fetching and not any(place.topic_partition in asked for asked in fetches):
+                return place.topic_partition
+        return None
 
     def _judge(
         self, client: Client, core: ProducerCore | ConsumerCore, dues: list[Due], now_ms: int, *, asks: bool

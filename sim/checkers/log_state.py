@@ -81,3 +81,14 @@ def cleaned_findings(cleaned_end: int, log_end: int) -> Iterator[str]:
     """Yields that the cleaner's checkpoint is beyond the end of its log: what follows would not be cleaned (RT16)."""
     if cleaned_end > log_end:
         yield f"counts as cleaned below {cleaned_end}; its log ends at {log_end}"
+
+
+def written_epoch_findings(held: Sequence[int], written: Sequence[int] | None) -> Iterator[str]:
+    """Yields an epoch above all that a log knows which its file has: a start would take it for that of other records.
+
+    `written` are the epochs in the file as a start would read it, None where that cannot be read. Those that retention
+    has dropped may be there for a while, as may none that are new.
+    """
+    latest = max(held, default=-1)
+    if written and written[-1] > latest:
+        yield f"knows no epoch above {latest}; its file has epoch {written[-1]}"

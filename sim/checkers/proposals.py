@@ -67,13 +67,14 @@ class Proposal:
 class Proposals:
     """Judges each proposal of an in-sync set, and what its leader makes of the answer.
 
-    It proposes a change of what it knows, and not again one that the controller has called out of date. The leader of
-    an epoch has no other proposal without an answer (I5): two at a time could reach the controller in the other order,
-    and the leader would not know which set is committed. As long as the outcome is unknown, the leader waits for all
-    that may be in sync: those of the committed set, and the joiner (ISR-6, KIP-497). It waits no longer for a joiner
-    that was refused, or that joins a set which is not the committed one any more. Once a leader has a definite answer
-    it waits for the committed set alone. Without an answer it proposes the same again, after its back-off: nobody else
-    can, and it makes no other proposal before it knows.
+    It proposes a change of what it knows, and not again one that the controller has called out of date. Each has a
+    larger number than those before in its leader epoch: by it the controller knows a late copy. The leader of an epoch
+    has no other proposal without an answer (I5): two at a time could reach the controller in the other order, and the
+    leader would not know which set is committed. As long as the outcome is unknown, the leader waits for all that may
+    be in sync: those of the committed set, and the joiner (ISR-6, KIP-497). It waits no longer for a joiner that was
+    refused, or that joins a set which is not the committed one any more. Once a leader has a definite answer it waits
+    for the committed set alone. Without an answer it proposes the same again, after its back-off: nobody else can, and
+    it makes no other proposal before it knows.
     """
 
     name = "one-proposal"
@@ -85,6 +86,8 @@ class Proposals:
         self._open: dict[Life, dict[int, tuple[TopicPartition, int, str]]] = {}
         # The last proposal of each leader, by life and partition.
         self._last: dict[Life, dict[TopicPartition, Proposal]] = {}
+        # The number of the last proposal of each topic and leader epoch, by life and partition.
+        self._numbers: dict[Life, dict[TopicPartition, tuple[str, int, int]]] = {}
 
     @property
     def are_open(self) -> bool:
@@ -110,6 +113,7 @@ class Proposals:
         """
         if known is not None:
             self._judge_change(life, body, known)
+        self._judge_number(life, body)
         proposals = self._open.setdefault(life, {})
         proposed = (body.topic_partition, body.leader_epoch, body.topic_id)
         if proposed in proposals.values():
@@ -140,6 +144,18 @@ class Proposals:
             what = f"again on partition epoch {body.partition_epoch}, which the controller calls out of date"
         if what:
             self._jury.report(self.name, f"{body.topic_partition}: broker {life[0]} proposes {what}")
+
+    def _judge_number(self, life: Life, body: AlterPartitionRequest) -> None:
+        """Judge whether the controller can tell a proposal from a late copy of one before, which it must not take."""
+        numbers = self._numbers.setdefault(life, {})
+        before, now = (
+            numbers.get(body.topic_partition),
+            (body.topic_id, body.leader_epoch, body.attempt),
+        )
+        numbers[body.topic_partition] = now
+        if before is not None and before[:2] == now[:2] and before[2] >= now[2]:
+            what = f"makes proposal {now[2]} of epoch {now[1]} after proposal {before[2]}"
+            self._jury.report(self.name, f"{body.topic_partition}: broker {life[0]} {what}")
 
     def on_answered(self, life: Life, call: int, body: object = None) -> None:
         """Receives the end of a call, by its answer or by a failure."""
@@ -180,6 +196,8 @@ class Proposals:
             del self._open[life]
         for life in [life for life in self._last if life[0] == node]:
             del self._last[life]
+        for life in [life for life in self._numbers if life[0] == node]:
+            del self._numbers[life]
 
     def look(
         self, life: Life, replicas: Mapping[TopicPartition, LeaderView], *, calm_since_us: int,

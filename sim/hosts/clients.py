@@ -60,6 +60,8 @@ RETRY_MS = 200
 DELIVERY_TIMEOUT_MS = 8_000
 # The time that a producer may take beyond its time-out: clocks differ, and steps take time.
 DELIVERY_BOUND_MS = 1_000
+# How often it is looked whether a suspended process goes on.
+_SUSPENDED_US = 50_000
 
 
 class ProducerWatcher(Watcher, Protocol):
@@ -398,6 +400,8 @@ class ConsumerShell(ClientShell):
         self._history = history
         self._consumer_watcher = watcher
         self.positions: dict[str, int] = {}
+        # Those that this shell has paused, and has to resume.
+        self._pauses: set[TopicPartition] = set()
         self._actions[Fetched] = self._on_fetched
         self._actions[PositionReset] = self._on_position
         self._actions[Truncated] = self._on_truncated
@@ -420,6 +424,7 @@ class ConsumerShell(ClientShell):
             config = consumer_config(self.points.buggify, self.name, config)
         self.consumer = ConsumerCore(config)
         self.core = self.consumer
+        self._pauses.clear()
         starts: list[tuple[TopicPartition, Start]] = [
             (each, self.positions.get(str(each), OffsetReset.EARLIEST)) for each in self.partitions
         ]
@@ -461,6 +466,24 @@ class ConsumerShell(ClientShell):
             )  # fmt: skip
             after = record.offset
         self._move_to(partition, effect.next_offset)
+        if self.points is not None and (pause_us := self.points.pause_us()):
+            self._pause(effect.topic_partition, pause_us)
+
+    def _pause(self, topic_partition: TopicPartition, pause_us: int) -> None:
+        """Read no more of a partition for a while. The answer that is on its way comes to nothing (FET-4)."""
+        self.consumer.pause(topic_partition)
+        self._pauses.add(topic_partition)
+        self.world.after(self.actor, pause_us, self._on_paused, (topic_partition, self.life_number))
+
+    def _on_paused(self, paused: tuple[TopicPartition, int]) -> None:
+        topic_partition, life_number = paused
+        if life_number != self.life_number or topic_partition not in self._pauses or self.is_stopping:
+            return
+        if self.paused:
+            self.world.after(self.actor, _SUSPENDED_US, self._on_paused, paused)
+            return
+        self._pauses.remove(topic_partition)
+        self.perform(self.consumer.resume(self.clock.now_ms(), topic_partition))
 
     def _move_to(self, partition: str, position: int) -> None:
         self.positions[partition] = self._history.positions[self.name, partition] = position
@@ -496,6 +519,8 @@ class ConsumerShell(ClientShell):
 
     def _on_lost(self, effect: PositionLost) -> None:
         """Read no more of the partition, where a broker may have answered what nobody asked; else that is a bug."""
+        # It is paused for good now.
+        self._pauses.discard(effect.topic_partition)
         if self.network.counts.unchecked:
             return
         raise AssertionError(

@@ -11,7 +11,7 @@ WIDE, _WIDE_PARTITIONS = "wide", 50
 # In so many of a hundred producers a batch may be larger than a segment, and is refused.
 _TOO_LARGE_PERCENT = 8
 # In so many of a hundred topics that are not compacted, brokers refuse batches that producers then have to split.
-_SPLIT_PERCENT = 15
+_SPLIT_PERCENT = 30
 # In so many of a hundred topics there is a second or so between two records: the next append sets nothing going that
 # stands still, and leaders come and go that have appended nothing.
 _QUIET_PERCENT = 20

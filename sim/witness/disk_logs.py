@@ -16,9 +16,11 @@ from sim.witness.topic_lives import TopicLives
 from storage.batch import Record, RecordBatch
 from storage.disk.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     CleanShutdownFile,
+    LeaderEpochCheckpoint,
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
@@ -96,6 +98,16 @@ class DiskLogs:
             # The broker takes a damaged checkpoint for none, too.
             return -1
         return offsets.get((topic_partition.topic, topic_partition.partition), -1)
+
+    def written_epochs(self, broker: int, directory: str) -> list[int] | None:
+        """Returns the leader epochs in the file of a log, as a process reads it; None without a sound file."""
+        path, file_system = join(directory, LEADER_EPOCH_CHECKPOINT), self._eyes[broker].file_system
+        if not file_system.exists(path):
+            return None
+        try:
+            return [epoch for epoch, _ in LeaderEpochCheckpoint(file_system, path).read()]
+        except (OSError, StorageError):
+            return None
 
     def held_end(self, broker: int, partition: str) -> int:
         """Returns the end (exclusive) of the sound log as processes read it now, so with what is not synced."""

@@ -17,6 +17,7 @@ from sim.checkers.log_state import (
     greatest_findings,
     greatest_of,
     start_findings,
+    written_epoch_findings,
 )
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import LogReader
@@ -58,6 +59,7 @@ class OpenLogs:
             self._producers.look(broker, partition, replica.log, reader)
             findings += self._times(replica, reader, broker)
             findings += self._unsynced_snapshots(broker, reader.directory)
+            findings += self._written_epochs(broker, replica, reader.directory)
             if checkpoint is not None:
                 findings += _started(replica, checkpoint, reader.base_offset())
         for what in findings:
@@ -71,6 +73,12 @@ class OpenLogs:
         for name in disk.names_in(directory):
             if name.endswith(SNAPSHOT_SUFFIX) and not disk.is_synced(join(directory, name)):
                 yield f"goes on with a snapshot of its producers that is not synced, {name}"
+
+    def _written_epochs(self, broker: int, replica: Replica, directory: str) -> Iterator[str]:
+        """Yields an epoch that only the file has. A disk that has lost writes may give anything back."""
+        if not self._logs.disk(broker).has_lost_writes:
+            held = [each[0] for each in replica.log.epochs.entries]
+            yield from written_epoch_findings(held, self._logs.written_epochs(broker, directory))
 
     def _times(self, replica: Replica, reader: LogReader, broker: int) -> Iterator[str]:
         """Yields what is wrong with the latest times that segments hold; those not looked up yet are left out."""

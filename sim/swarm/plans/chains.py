@@ -13,6 +13,8 @@ from sim.swarm.plans.isr_chains import fate_of_joiner
 from sim.swarm.plans.processes import inside
 from sim.swarm.plans.topics import changes_of, flushed_change
 
+_BOTH = ("follower", "leader")
+
 
 def _after_ack(ground: Ground, choices: Choices) -> list[Part]:
     """Returns the end of a leader as soon as it has acknowledged a number of records."""
@@ -285,6 +287,28 @@ def _inside_a_job(ground: Ground, choices: Choices) -> list[Part]:
     return [death]
 
 
+def _half_swapped(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns two deaths between the renames of a compaction: a start has to finish the swap of segments or undo it.
+
+    The first four renames make swap files of the cleaned ones; four for each old segment and four more follow.
+    """
+    names = [name for name in ground.lasting if ground.is_compacted(name)]
+    name = choices.pick(names, "compacted topic")
+    partition = f"{name}/{choices.below(ground.scenario.topics[name].partitions, 'partition')}"
+    return [_death_in_swap(ground, choices.within(who), f"{who}({partition})", partition) for who in _BOTH]
+
+
+def _death_in_swap(ground: Ground, choices: Choices, target: str, partition: str) -> Part:
+    rename, down = choices.between(4, 13, "rename"), choices.ms((1, 300), "down")
+    death: Part = {"kill_inside": target, "log": partition, "renames": True, "change": rename, "down": down}
+    return death | {"keep": keep_of(ground, choices, target)} if choices.chance(40, "power") else death
+
+
+def _compacts(ground: Ground) -> bool:
+    """Whether a log that faults may aim at is compacted."""
+    return any(map(ground.is_compacted, ground.lasting)) and has_followers(ground)
+
+
 def _damaged_news(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a follower that gets damaged metadata, and the end of the leader, of whose successor that tells."""
     partition = ground.partition(choices, lasting=True)
@@ -344,6 +368,7 @@ CHAINS = (
     chain("late-reader", _late_reader, most=1, possible=has_followers),
     chain("unanswered", _unanswered, possible=has_followers),
     chain("inside-a-job", _inside_a_job, percent=80, possible=has_followers),
+    chain("half-swapped", _half_swapped, percent=100, most=8, possible=_compacts),
     chain("damaged-news", _damaged_news, possible=has_followers),
     chain("late-words", _late_words, most=1, possible=has_followers),
     Fault(

@@ -173,7 +173,8 @@ def reading() -> tuple[ConsumerCore, Send]:
 
 
 def test_a_consumer_fetches_unless_it_is_paused_or_waits() -> None:
-    judged, (consumer, _) = Judged(), reading()
+    judged, (consumer, fetch) = Judged(), reading()
+    judged.idle.on_sent(CLIENT, fetch.call, fetch.body)
     assert not judged.finds(consumer, 0)
     (place,) = consumer.places
     consumer._busy_leaders.clear()
@@ -181,6 +182,20 @@ def test_a_consumer_fetches_unless_it_is_paused_or_waits() -> None:
     assert "to ask for t-0" in judged.finds(consumer, 0)
     place.is_paused = True
     assert not judged.finds(consumer, 0)
+
+
+def test_what_counts_as_being_fetched_is_asked_for() -> None:
+    judged, (consumer, fetch) = Judged(), reading()
+    judged.idle.on_sent(CLIENT, fetch.call, fetch.body)
+    assert not judged.finds(consumer, 0)
+    consumer.pause(TopicPartition("t", 0))
+    answer = Response(call=fetch.call, body=LOST)
+    consumer.step(10, answer)
+    judged.idle.on_step(CLIENT, consumer, 10, [answer], [])
+    assert not judged.jury.violations
+    (place,) = consumer.places
+    place.is_fetching = True
+    assert "counts t-0 as being fetched" in judged.finds(consumer, 10)
 
 
 def test_a_consumer_that_was_refused_has_a_timer_for_its_back_off() -> None:

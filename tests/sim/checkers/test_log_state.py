@@ -15,6 +15,7 @@ from sim.checkers.log_state import (
     greatest_findings,
     greatest_of,
     start_findings,
+    written_epoch_findings,
 )
 from sim.run import run_scenario
 from storage.segment import LogSegment
@@ -95,3 +96,12 @@ def test_a_run_shows_a_cut_that_leaves_the_time_of_what_it_has_cut() -> None:
     with replaced(Replacement(target=target, make=keeps)):
         results = [run_scenario("divergence-truncation", seed, stops_early=True) for seed in range(3)]
     assert "log-state" in {each.checker for result in results for each in result.violations}
+
+
+def test_ep6_a_cut_takes_epochs_from_the_file_too() -> None:
+    assert not list(written_epoch_findings([0, 1], [0, 1]))
+    assert not list(written_epoch_findings([], None)) and not list(written_epoch_findings([0], []))
+    # Retention has dropped the first one, and a new one is not written yet.
+    assert not list(written_epoch_findings([1, 2], [0, 1]))
+    assert list(written_epoch_findings([0], [0, 1])) == ["knows no epoch above 0; its file has epoch 1"]
+    assert list(written_epoch_findings([], [0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import count
 
 import pytest
 
@@ -14,12 +15,14 @@ from sim.checkers.ghost import Ghost
 from sim.checkers.proposals import Life, Proposals
 
 FIRST_LIFE: Life = (1, 1)
+NUMBERS = count()
 
 
 def proposal(leader_epoch: int, partition: int = 0) -> AlterPartitionRequest:
+    """Returns one with a larger number than any before."""
     return AlterPartitionRequest(
         broker_id=1, broker_epoch=1, topic_partition=TopicPartition("t", partition), topic_id="id",
-        leader_epoch=leader_epoch, partition_epoch=0, new_isr=(),
+        leader_epoch=leader_epoch, partition_epoch=0, new_isr=(), attempt=next(NUMBERS),
     )  # fmt: skip
 
 
@@ -51,6 +54,18 @@ def test_i5_other_partitions_epochs_and_lives_do_not_count() -> None:
     assert not jury.violations
     proposals.on_sent((2, 1), 2, proposal(0))
     assert len(jury.violations) == 1
+
+
+def test_isr6_a_proposal_made_again_has_a_number_of_its_own() -> None:
+    proposals, jury = watched()
+    first = proposal(0)
+    for call, each in enumerate((first, replace(first, leader_epoch=1), replace(first, topic_id="another"))):
+        proposals.on_sent(FIRST_LIFE, call, each)
+        proposals.on_answered(FIRST_LIFE, call)
+    assert not jury.violations
+    proposals.on_sent(FIRST_LIFE, 9, replace(first, topic_id="another"))
+    assert [each.checker for each in jury.violations] == ["one-proposal"]
+    assert "after proposal" in jury.violations[0].what
 
 
 @dataclass
@@ -163,7 +178,7 @@ def proposes(known: Leading | None, *members: int, before: object = None) -> lis
     if before is not None:
         proposals.on_sent(FIRST_LIFE, 1, body, (1, 2, 3))
         proposals.on_answered(FIRST_LIFE, 1, before)
-    proposals.on_sent(FIRST_LIFE, 2, body, (1, 2, 3), known)
+    proposals.on_sent(FIRST_LIFE, 2, replace(body, attempt=next(NUMBERS)), (1, 2, 3), known)
     assert all(each.checker == "one-proposal" for each in jury.violations)
     return [each.what.partition(" proposes ")[2] for each in jury.violations]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cluster.core.client.consumer import ConsumerCore, Position
 from cluster.core.client.effects import Flushed
 from cluster.core.client.unfinished_records import UnfinishedRecords
 from sim.bugs.planting import Replacement, replaced
@@ -126,3 +127,39 @@ def test_a_flush_that_ends_before_its_records_is_found() -> None:
         result = Run(parse_scenario(FLUSHES), 1).go("")
     assert {violation.checker for violation in result.violations} == {"no-failure"}
     assert "are open" in result.violations[0].what
+
+
+PAUSES = """\
+scenario: pauses
+warm_up: 500ms
+duration: 3s
+buggify: {points: [reading-paused], chance: 50%}
+topics: {t: {partitions: 2}}
+producers: [{topic: t, rate: 40/s}]
+consumers: [{topic: t, clients: 2}]
+steps:
+  - {at: 1s, pause: consumer 1, for: 700ms}
+  - {at: 2s, kill: consumer 2, down: 100ms}
+"""
+
+
+def test_consumers_read_all_of_what_they_pause_for_a_while() -> None:
+    result = Run(parse_scenario(PAUSES), 1).go("")
+    assert result.verdict is Verdict.HELD, result.violations
+    assert result.buggify["reading-paused"] > 10
+
+
+def test_fet4_an_answer_that_is_dropped_ends_its_fetch() -> None:
+    def lasting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def is_current(consumer: ConsumerCore, position: Position, asked_offset: int) -> bool:
+            # As if the mark were taken away after the look, and not before it.
+            position.is_fetching = not original(consumer, position, asked_offset)
+            return not position.is_fetching
+
+        return is_current
+
+    target = "cluster.core.client.consumer:ConsumerCore._is_current"
+    with replaced(Replacement(target=target, make=lasting)):
+        result = Run(parse_scenario(PAUSES), 1).go("")
+    assert result.violations[0].checker == "idle-clients"
+    assert "no fetch asks for it" in result.violations[0].what
