@@ -17,6 +17,7 @@ from sim.buggify.buggify import Buggify
 from sim.bugs import install
 from sim.bundled import find_scenario
 from sim.canaries import Canaries
+from sim.checkers.as_sent import AsSent, JudgedCodec
 from sim.checkers.base import Jury, Violation
 from sim.checkers.calls import Calls
 from sim.checkers.fail_over import FailOver
@@ -253,6 +254,7 @@ class Run:
         watcher = self.blindfold if flips_bits else watch
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watcher, machines)
         self.blindfold.follow(self.cluster.network.counts)
+        self.cluster.network.codec = JudgedCodec(self.cluster.network.codec, AsSent(self.jury))
         self.standing, self.waits = StandingTimers(self.jury), LastingWaits(self.jury)
         self.twins = TwinLogs(self.jury)
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)

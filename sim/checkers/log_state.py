@@ -92,3 +92,12 @@ def written_epoch_findings(held: Sequence[int], written: Sequence[int] | None) -
     latest = max(held, default=-1)
     if written and written[-1] > latest:
         yield f"knows no epoch above {latest}; its file has epoch {written[-1]}"
+
+
+def size_findings(start: int, end: int, segment_bytes: int) -> Iterator[str]:
+    """Yields that an append has made its segment larger than `segment.bytes`: it had to begin a new one (LS4).
+
+    It lies from position `start` to `end` (exclusive). An empty segment takes a set of any size.
+    """
+    if start > 0 and end > segment_bytes:
+        yield f"appends up to position {end} of a segment; segment.bytes is {segment_bytes}"

@@ -11,7 +11,7 @@ from cluster.core.connection.codec import Malformed, OutOfBounds
 from cluster.core.connection.incoming import IncomingCall, IncomingStream
 from cluster.core.connection.rooms import UNARY, Limit, Room, Rooms
 from cluster.core.messages import RequestBody, ResponseBody
-from cluster.shell.streams import CODEC, STREAMS, why_refused
+from cluster.shell.streams import STREAMS, why_refused
 from sim.hosts.outbound import read
 from sim.world.network import Network, Transport
 from sim.world.packets import Channel, Connection, Endpoint, Exchange, Kind, Packet
@@ -164,7 +164,7 @@ class Listener:
         entrance = Entrance(self._host, channel)
         room = self.rooms.enter(str(channel.connection.number), channel.path)
         stream = IncomingStream(
-            CODEC, channel.path, room, entrance,
+            self._network.codec, channel.path, room, entrance,
             wake=partial(self._wake, channel.number), on_refused=self._host.on_refused,
         )  # fmt: skip
         return Served(channel, entrance, room, stream)
@@ -229,7 +229,7 @@ class Listener:
         entrance.sent_us = packet.sent_us
         room = self._unary_rooms.enter(str(channel.connection.number), UNARY)
         call = IncomingCall(
-            CODEC, room, entrance,
+            self._network.codec, room, entrance,
             write=partial(self._on_answer, channel), on_refused=self._host.on_refused,
         )  # fmt: skip
         self._calls.setdefault(channel.number, (channel, []))[1].append(call)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol, final
 
 from cluster.core.connection.backoff import Backoff
-from cluster.core.connection.codec import STREAM_REQUESTS, Malformed
+from cluster.core.connection.codec import STREAM_REQUESTS, Codec, Malformed
 from cluster.core.connection.outgoing import (
     MOST_OF_A_METHOD,
     NEVER_MS,
@@ -17,7 +17,7 @@ from cluster.core.connection.outgoing import (
 from cluster.core.connection.pieces import cut
 from cluster.core.effects import Send
 from cluster.core.events import TransportError
-from cluster.shell.streams import CODEC, why_refused
+from cluster.shell.streams import why_refused
 from sim.hosts.timers import Timers
 from sim.world.clock import Clock
 from sim.world.network import BREAK_US, RETRANSMIT_US, Network, Transport
@@ -53,9 +53,9 @@ class Peer:
         "target", "unwritten", "waiting",
     )  # fmt: skip
 
-    def __init__(self, target: int, most_of_a_method: int) -> None:
+    def __init__(self, target: int, codec: Codec, most_of_a_method: int) -> None:
         self.target = target
-        self.outgoing = Outgoing(CODEC, most_of_a_method)
+        self.outgoing = Outgoing(codec, most_of_a_method)
         self.backoff = Backoff()
         self.connection: Connection | None = None
         # Whether the other side has accepted the connection.
@@ -106,7 +106,7 @@ class Dialer:
         """Queues a call; `flush` writes it. While the node cannot be reached, the call fails at once."""
         peer = self._peers.get(target)
         if peer is None:
-            peer = self._peers[target] = Peer(target, self._most_of_a_method)
+            peer = self._peers[target] = Peer(target, self._network.codec, self._most_of_a_method)
         now_ms = self._host.clock.now_ms()
         if peer.connection is None and not self._dial(peer, now_ms):
             self._soon(effect.call, TransportError(reason=peer.backoff.reason), target)
@@ -118,7 +118,7 @@ class Dialer:
             alarm_ms = stream.alarm_ms
         else:
             peer.outgoing.unary.send(now_ms, effect.call, body, effect.timeout_ms)
-            peer.waiting[effect.call] = CODEC.unary.path_of(body)
+            peer.waiting[effect.call] = self._network.codec.unary.path_of(body)
             alarm_ms = peer.outgoing.unary.alarm_ms
         self._arm(peer, alarm_ms)
         self.dirty[target] = peer

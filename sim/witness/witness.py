@@ -23,6 +23,8 @@ from sim.checkers.base import Jury
 from sim.checkers.chain import Mark
 from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import ASTRAY
+from sim.checkers.log_state import NAME as LOG_STATE
+from sim.checkers.log_state import size_findings
 from sim.checkers.sightings import (
     Appended,
     BecameFollower,
@@ -199,6 +201,8 @@ class Witness:
         seen = reader.read_on(last_offset=int(values["last_offset"]))
         self.flushes.on_appended(broker, node.core, partition)
         ghost = self.jury.ghost.partition(partition)
+        if seen:
+            self._judge_size(node, partition, reader, len(seen))
         if seen and ghost.unjudged:
             self._judge_appended(broker, partition, reader, seen, int(values["first_offset"]))
         elif seen:
@@ -212,6 +216,18 @@ class Witness:
                 self._look_at_isr(node, partition, int(values["leader_epoch"]))
             if is_new_epoch:
                 self._look_at_epochs(node, partition)
+
+    def _judge_size(self, node: Member, partition: str, reader: LogReader, count: int) -> None:
+        """Judge the segment that has taken the last of the batches that were appended."""
+        last = reader.places[-1]
+        if not isinstance(node.core, Broker) or (
+            (replica := node.core.replicas().get(self._names[partition])) is None
+        ):
+            return
+        start = min([place.position for place in reader.places[-count:] if place.path == last.path])
+        segment_bytes = replica.log.local.config.segment_bytes
+        for what in size_findings(start, last.position + last.size_bytes, segment_bytes):
+            self.jury.report(LOG_STATE, f"{partition}: broker {node.node_id} {what}")
 
     def _on_high_watermark(self, node: Member, partition: str, values: Values) -> None:
         broker, epoch, is_leader = node.node_id, int(values["leader_epoch"]), values["role"] == "leader"

@@ -12,7 +12,9 @@ from enum import Enum
 from functools import partial
 from typing import final
 
+from cluster.core.connection.codec import Codec
 from cluster.core.connection.pieces import is_piece
+from cluster.shell.streams import CODEC
 from sim.buggify.links import LinkPoints
 from sim.world.flips import Where, flip_anywhere, flip_in_records, flip_in_structure, is_readable
 from sim.world.link import Hold, Link
@@ -71,6 +73,8 @@ class Network:
         self._links: dict[tuple[int, int], Link] = {}
         self._connections = self._channels = 0
         self.counts = PacketCounts()
+        # What turns the messages of all connections into bytes.
+        self.codec: Codec = CODEC
         # The buggify points of all links; None where all of them are off.
         self.points: LinkPoints | None = None
 

@@ -14,6 +14,7 @@ from sim.checkers.log_state import (
     epoch_findings,
     greatest_findings,
     greatest_of,
+    size_findings,
     start_findings,
     written_epoch_findings,
 )
@@ -105,3 +106,8 @@ def test_ep6_a_cut_takes_epochs_from_the_file_too() -> None:
     assert not list(written_epoch_findings([1, 2], [0, 1]))
     assert list(written_epoch_findings([0], [0, 1])) == ["knows no epoch above 0; its file has epoch 1"]
     assert list(written_epoch_findings([], [0]))
+
+
+def test_ls4_only_an_empty_segment_takes_more_than_its_topic_allows() -> None:
+    assert not list(size_findings(0, 5_000, 1_000)) and not list(size_findings(600, 1_000, 1_000))
+    assert list(size_findings(600, 1_001, 1_000))
