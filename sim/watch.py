@@ -49,6 +49,7 @@ from sim.checkers.forwarding import FORWARDED, ForwardedRequests
 from sim.checkers.ghost import NO_END
 from sim.checkers.idle_brokers import IdleBrokers
 from sim.checkers.idle_clients import IdleClients
+from sim.checkers.late_proposals import LateProposals
 from sim.checkers.observers import Observers
 from sim.checkers.offline_names import OfflineNames
 from sim.checkers.parked_fetches import ParkedFetches
@@ -102,6 +103,7 @@ class Watch:
         self._producer_ids = ProducerIdsOnce(witness.jury)
         self._topics = TopicDecisions(witness.jury)
         self._proposals = Proposals(witness.jury)
+        self._late_proposals = LateProposals(witness.jury)
         self._leaders = LeaderWitness(witness.jury)
         self._waits = FetchWaitWitness(witness.jury)
         self._stops = OrderlyStops(witness.jury)
@@ -233,6 +235,7 @@ class Watch:
             self._sessions.on_step(shell.clock.now_ms(), events, effects, core.pending_image)
             self._topics.on_step(events, effects, core.pending_image, core.config)
             self._witness.controller.on_step(events, effects, core.pending_image)
+            self._late_proposals.on_step(events, effects)
         elif isinstance(core, CLIENT_CORES):
             client, now_ms = (shell.name, shell.life_number), shell.clock.now_ms()
             if is_answer:
@@ -417,6 +420,7 @@ class Watch:
             self._topics.on_died()
             self._observers.on_died()
             self._witness.controller.on_died()
+            self._late_proposals.on_died()
         self._proposals.on_end(shell.node_id)
         self._forwarding.on_end(shell.node_id)
         self._unanswered.on_end(shell.name)

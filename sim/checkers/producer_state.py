@@ -123,3 +123,17 @@ def time_findings(held: Mapping[int, int], logged: Mapping[int, int]) -> Iterato
     for producer, newest_ms in logged.items():
         if producer in held and held[producer] != newest_ms:
             yield f"counts the age of producer {producer} from {held[producer]}; its last batch is of {newest_ms}"
+
+
+def forgotten_findings(
+    producer: int, before: int | None, epoch: int, remembered: Sequence[int], first_offset: int
+) -> Iterator[str]:
+    """Yields a batch that a log remembers of a producer's epoch which another one has followed (PS5).
+
+    The append that begins at `first_offset` has raised the epoch, if it was another one `before`; `remembered` are the
+    last offsets of the batches that count for duplicates. A new batch of the same sequences would be taken for one of
+    them, and be answered without being stored.
+    """
+    old = [offset for offset in remembered if offset < first_offset]
+    if before is not None and before != epoch and old:
+        yield f"remembers batches of producer {producer} that end at {old}, from before its epoch {epoch}"

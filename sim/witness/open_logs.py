@@ -45,6 +45,10 @@ class OpenLogs:
         """Forget a log that was loaded: the replica has that of another topic of the name."""
         self._starts.pop((broker, partition), None)
 
+    def on_appended(self, broker: int, partition: str, replica: Replica, first_offset: int) -> None:
+        """Receive an append of the step that has just ended."""
+        self._producers.on_appended(broker, partition, replica.log, first_offset)
+
     def look(self, core: Broker, partition: str, replica: Replica) -> None:
         """Report where what the broker holds of a replica's log differs from the files.
 

@@ -10,6 +10,7 @@ from sim.checkers.producer_state import (
     NAME,
     LastBatch,
     ends_by_epoch,
+    forgotten_findings,
     last_batches,
     last_times,
     producer_state_findings,
@@ -77,6 +78,21 @@ class ProducerStates:
 
     def __init__(self, jury: Jury, *, may_expire: bool) -> None:
         self._jury, self._may_expire = jury, may_expire
+        # The epoch of each producer that a log knows, by broker and partition.
+        self._epochs: dict[tuple[int, str], dict[int, int]] = {}
+
+    def on_appended(self, broker: int, partition: str, log: HasProducers, first_offset: int) -> None:
+        """Report batches of an epoch that has ended with the append, which begins at `first_offset`."""
+        known = self._epochs.get((broker, partition))
+        if known is None:
+            return
+        for producer, entry in log.producers.producers.items():
+            before, epoch = known.get(producer), entry.producer_epoch
+            if before != epoch and entry.last_offset >= first_offset:
+                known[producer] = epoch
+                remembered = [each.last_offset for each in entry.batch_metadata]
+                for what in forgotten_findings(producer, before, epoch, remembered, first_offset):
+                    self._jury.report(NAME, f"{partition}: broker {broker} {what}")
 
     def look(self, broker: int, partition: str, log: HasProducers, reader: LogReader) -> None:
         """Report where memory and log differ; `reader` has read the log, which is not compacted.
@@ -89,6 +105,9 @@ class ProducerStates:
         for what in producer_state_findings(held, logged, log.log_start_offset, may_expire=self._may_expire):
             self._jury.report(NAME, f"{partition}: broker {broker} {what}")
         entries = log.producers.producers
+        self._epochs[broker, partition] = {
+            producer: entry.producer_epoch for producer, entry in entries.items()
+        }
         times = {producer: entry.last_timestamp for producer, entry in entries.items() if not entry.is_empty}
         for what in time_findings(times, last_times(batches, log.log_start_offset)):
             self._jury.report(NAME, f"{partition}: broker {broker} {what}")

@@ -202,7 +202,7 @@ class Witness:
         self.flushes.on_appended(broker, node.core, partition)
         ghost = self.jury.ghost.partition(partition)
         if seen:
-            self._judge_size(node, partition, reader, len(seen))
+            self._look_at_append(node, partition, reader, len(seen), int(values["first_offset"]))
         if seen and ghost.unjudged:
             self._judge_appended(broker, partition, reader, seen, int(values["first_offset"]))
         elif seen:
@@ -217,13 +217,16 @@ class Witness:
             if is_new_epoch:
                 self._look_at_epochs(node, partition)
 
-    def _judge_size(self, node: Member, partition: str, reader: LogReader, count: int) -> None:
-        """Judge the segment that has taken the last of the batches that were appended."""
-        last = reader.places[-1]
-        if not isinstance(node.core, Broker) or (
-            (replica := node.core.replicas().get(self._names[partition])) is None
-        ):
+    def _look_at_append(
+        self, node: Member, partition: str, reader: LogReader, count: int, first_offset: int
+    ) -> None:
+        """Judge the segment that has taken the last of so many new batches, and what the log knows of producers."""
+        core = node.core
+        replica = core.replicas().get(self._names[partition]) if isinstance(core, Broker) else None
+        if replica is None:
             return
+        self._open_logs.on_appended(node.node_id, partition, replica, first_offset)
+        last = reader.places[-1]
         start = min([place.position for place in reader.places[-count:] if place.path == last.path])
         segment_bytes = replica.log.local.config.segment_bytes
         for what in size_findings(start, last.position + last.size_bytes, segment_bytes):

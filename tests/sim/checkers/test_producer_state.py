@@ -10,6 +10,7 @@ from sim.bugs import Replacement, replaced
 from sim.checkers.producer_state import (
     LastBatch,
     ends_by_epoch,
+    forgotten_findings,
     last_batches,
     producer_state_findings,
     recent_ends,
@@ -117,3 +118,15 @@ def test_a_run_shows_a_follower_that_remembers_what_it_has_cut() -> None:
     with replaced(Replacement(target=target, make=keeps)):
         results = [run_scenario("divergence-truncation", seed, stops_early=True) for seed in range(3)]
     assert "producer-state" in {each.checker for result in results for each in result.violations}
+
+
+def test_ps5_no_batch_of_an_epoch_that_has_ended_counts_for_duplicates() -> None:
+    assert not list(forgotten_findings(7, 0, 1, [12], 12)) and not list(
+        forgotten_findings(7, 1, 1, [9, 12], 12)
+    )
+    # Nobody knows of an epoch before.
+    assert not list(forgotten_findings(7, None, 1, [9, 12], 12))
+    assert list(forgotten_findings(7, 0, 1, [9, 12], 12)) == [
+        "remembers batches of producer 7 that end at [9], from before its epoch 1"
+    ]
+    assert list(forgotten_findings(7, 2, 1, [9], 12))
