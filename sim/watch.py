@@ -26,6 +26,7 @@ from cluster.core.messages import (
     FetchResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataRequest,
     MetadataResponse,
@@ -281,6 +282,8 @@ class Watch:
             self._lives.on_answer(shell.node_id, shell.life_number, exchange.body, body, exchange.asked_us)
         elif isinstance(body, MetadataResponse):
             self._witness.controller.on_described(shell.node_id, body)
+        elif isinstance(exchange.body, ListOffsetsRequest) and isinstance(body, ListOffsetsResponse):
+            self._witness.on_looked_up(shell, exchange, exchange.body, body)
 
     def _note_wait(self, shell: Shell, exchange: Exchange) -> None:
         """Show how long a fetch has waited while the process and its clock went on."""

@@ -145,6 +145,11 @@ _STRAYS = _of(
     ("topic-of-a-bystander", 10, "the controller creates, alters, grows or deletes a topic that nobody uses"),
     ("question-to-the-controller", 25, "the controller is asked for metadata, as brokers are by clients"),
     (
+        "question-of-offsets",
+        15,
+        "a leader is asked for its committed end or for a time, beside a fetch or a set",
+    ),
+    (
         "stray-too-large",
         5,
         "the controller is asked for a topic whose properties do not fit into a batch of its log",

@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cluster.core.messages import (
+    LATEST_TIMESTAMP,
     NO_TOPIC_ID,
     AllocateProducerIdsRequest,
     AlterPartitionRequest,
@@ -30,8 +31,11 @@ from cluster.core.messages import (
     ProduceRequest,
     RegisterBrokerRequest,
     RequestBody,
+    TopicPartition,
 )
 from sim.buggify.buggify import Buggify
+from storage.batch import iterate_batches
+from storage.errors import CorruptBatch
 
 # No cluster, process, topic, broker or epoch of a run is called so.
 _CLUSTER, _INCARNATION, _TOPIC_ID, _BROKER, _NOWHERE = "elsewhere", "f" * 32, "f" * 32, 99, "nowhere"
@@ -209,6 +213,31 @@ def _question(body: RequestBody, pick: Pick) -> Stray | None:
     return Stray(MetadataRequest(topics=None), "") if isinstance(body, _OfBroker) else None
 
 
+# How long before the newest record of a produced set the time lies that is looked up: what is there may be new too.
+_BACK_MS = (0, 20, 100, 500, 2_000)
+
+
+def _question_of_offsets(body: RequestBody, pick: Pick) -> Stray | None:
+    """Returns a look-up beside a fetch or a set: of an end that is not committed yet, or of a time near to it."""
+    if isinstance(body, FetchRequest) and body.replica_id >= 0 and body.partitions:
+        fetched = body.partitions[pick(len(body.partitions))]
+        return Stray(_look_up(fetched.topic_partition, fetched.topic_id, LATEST_TIMESTAMP), "")
+    if isinstance(body, ProduceRequest) and body.acks and body.partitions:
+        produced = body.partitions[pick(len(body.partitions))]
+        try:
+            batch = next(iterate_batches(produced.records), None)
+        except CorruptBatch:
+            return None
+        if batch is not None:
+            time_ms = max(0, batch.max_timestamp - _BACK_MS[pick(len(_BACK_MS))])
+            return Stray(_look_up(produced.topic_partition, produced.topic_id, time_ms), "")
+    return None
+
+
+def _look_up(topic_partition: TopicPartition, topic_id: str, timestamp: int) -> ListOffsetsRequest:
+    return ListOffsetsRequest(topic_partition=topic_partition, topic_id=topic_id, timestamp=timestamp)
+
+
 # What the points make of a request, by name: None where it is not of their kind.
 STRAYS: Mapping[str, Callable[[RequestBody, Pick], Stray | None]] = {
     "stray-of-another-cluster": _of_another_cluster,
@@ -221,6 +250,7 @@ STRAYS: Mapping[str, Callable[[RequestBody, Pick], Stray | None]] = {
     "stray-too-large": _too_large,
     "topic-of-a-bystander": _of_a_bystander,
     "question-to-the-controller": _question,
+    "question-of-offsets": _question_of_offsets,
 }
 
 

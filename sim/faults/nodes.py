@@ -156,7 +156,7 @@ class NodeFaults:
                 countdown=step.change,
                 verbs=RENAMES if step.renames else MUTATING,
                 path_prefix=f"{directory}/" if directory else "",
-                path_suffix="",
+                path_suffix=step.suffix or "",
                 applied=Applied.DRAWN,
             )
             node.arm_death(death, step.job, lambda: self._struck(number, node, what, die))
@@ -321,6 +321,7 @@ def _death_of(step: KillInside, name: str) -> str:
     """Returns the words for the death of a node."""
     end = "dies" if step.keep is None else f"loses power (keep {step.keep})"
     change = "rename" if step.renames else "change"
+    change += f" of a file *{step.suffix}" if step.suffix is not None else ""
     of = f" of a job {step.job!r}" if step.job is not None else ""
     where = "on its disk" if step.log is None else f"in its log of {step.log}"
     return f"{name} {end} inside a {change}{of} {where}"

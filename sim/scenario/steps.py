@@ -100,6 +100,11 @@ class KillInside(Named):
         default=False,
         description="Counts only renames: by them a compaction puts segments in place, and files are replaced.",
     )
+    suffix: str | None = Field(
+        default=None,
+        pattern=r"^\.[a-z]+$",
+        description="Counts only changes of files whose names end so, such as `.swap`: of a rename, the old name.",
+    )
     keep: Keep | None = Field(
         default=None, description="Cuts the power too: which changes that were not synced survive."
     )

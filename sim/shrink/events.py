@@ -76,7 +76,9 @@ def details(failing: Failing) -> list[Edit]:
         # A step with `keep` has a default of its own, except where a process may die instead: then no power is lost.
         may_die = ("partial_write" in step and "rest" not in step) or "kill_inside" in step
         optional += ["keep"] if "keep" in step and may_die else []
-        optional += [key for key in ("job", "log", "renames") if key in step and "kill_inside" in step]
+        optional += [
+            key for key in ("job", "log", "renames", "suffix") if key in step and "kill_inside" in step
+        ]
         found += [deleted("steps", index, key) for key in optional]
         if isinstance(step.get("when"), list) and len(step["when"]) > 1:
             found += [deleted("steps", index, "when", place) for place in range(len(step["when"]) - 1)]

@@ -411,4 +411,11 @@ class Witness:
             if request.replica_id < 0:
                 self._answers.on_served(node_id, body)
         elif isinstance(request, ListOffsetsRequest) and isinstance(body, ListOffsetsResponse):
+            self.on_looked_up(node, exchange, request, body)
+
+    def on_looked_up(
+        self, node: Member, exchange: Exchange, request: ListOffsetsRequest, body: ListOffsetsResponse
+    ) -> None:
+        """Show the offset that a node names, if the scenario has the partition."""
+        if str(body.topic_partition) in self._names:
             self._answers.on_looked_up(node, exchange, request, body)

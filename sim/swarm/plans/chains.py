@@ -288,19 +288,28 @@ def _inside_a_job(ground: Ground, choices: Choices) -> list[Part]:
 
 
 def _half_swapped(ground: Ground, choices: Choices) -> list[Part]:
-    """Returns two deaths between the renames of a compaction: a start has to finish the swap of segments or undo it.
+    """Returns two deaths between the last renames of a compaction: a start has to finish the swap of segments.
 
-    The first four renames make swap files of the cleaned ones; four for each old segment and four more follow.
+    Each segment that takes the place of others has four files that are swap files until then. The topic has short
+    segments from now on, of which there soon are some to compact.
     """
     names = [name for name in ground.lasting if ground.is_compacted(name)]
     name = choices.pick(names, "compacted topic")
     partition = f"{name}/{choices.below(ground.scenario.topics[name].partitions, 'partition')}"
-    return [_death_in_swap(ground, choices.within(who), f"{who}({partition})", partition) for who in _BOTH]
+    altered: Part = {"alter_topic": name, "config": {"segment.ms": 300, "min.cleanable.dirty.ratio": "0.01"}}
+    deaths = [_death_in_swap(ground, choices.within(who), f"{who}({partition})", partition) for who in _BOTH]
+    return [altered, *deaths]
 
 
 def _death_in_swap(ground: Ground, choices: Choices, target: str, partition: str) -> Part:
-    rename, down = choices.between(4, 13, "rename"), choices.ms((1, 300), "down")
-    death: Part = {"kill_inside": target, "log": partition, "renames": True, "change": rename, "down": down}
+    death: Part = {
+        "kill_inside": target,
+        "log": partition,
+        "renames": True,
+        "suffix": ".swap",
+        "change": choices.between(1, 4, "rename"),
+        "down": choices.ms((1, 300), "down"),
+    }
     return death | {"keep": keep_of(ground, choices, target)} if choices.chance(40, "power") else death
 
 
@@ -368,7 +377,7 @@ CHAINS = (
     chain("late-reader", _late_reader, most=1, possible=has_followers),
     chain("unanswered", _unanswered, possible=has_followers),
     chain("inside-a-job", _inside_a_job, percent=80, possible=has_followers),
-    chain("half-swapped", _half_swapped, percent=100, most=8, possible=_compacts),
+    chain("half-swapped", _half_swapped, percent=100, most=8, possible=_compacts, lasts_ms=2_500),
     chain("damaged-news", _damaged_news, possible=has_followers),
     chain("late-words", _late_words, most=1, possible=has_followers),
     Fault(

@@ -138,6 +138,15 @@ def test_a_process_dies_inside_a_rename_in_a_log_as_a_new_epoch_is_noted() -> No
     assert has_line(result, "dies inside a rename in its log of t/0")
 
 
+def test_a_process_dies_inside_a_rename_of_a_kind_of_file_only() -> None:
+    for suffix, dies in ((".tmp", True), (".swap", False)):
+        step = f"kill_inside: follower(t/0), log: t/0, renames: true, suffix: {suffix}, down: 300ms"
+        result = run(
+            f"  - {{at: 2s, kill: leader(t/0), down: 300ms}}\n  - {{at: 2100ms, {step}}}\n",
+        )
+        assert has_line(result, f"dies inside a rename of a file *{suffix} in its log of t/0") is dies, suffix
+
+
 @pytest.mark.parametrize("change", [3, 4, 5])
 def test_a_death_that_another_fault_has_forestalled_strikes_at_the_next_change(change: int) -> None:
     result = run(
