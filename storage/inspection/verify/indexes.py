@@ -30,6 +30,8 @@ class SegmentFacts:
 
     base_offset: int
     is_last: bool
+    # Whether a node uses the segment.
+    in_use: bool = False
     size_bytes: int = 0
     positions: list[int] = field(default_factory=list)
     base_offsets: list[int] = field(default_factory=list)
@@ -72,10 +74,11 @@ def _check_tail(index: SlicedIndex, used: int, facts: SegmentFacts) -> Iterator[
 def _may_be_left_behind(index: SlicedIndex, used: int, facts: SegmentFacts) -> bool:
     """Whether entries may stand in the file that the index does not have any more.
 
-    A truncation of the active segment leaves them there until they are written over (IX16). How many entries count only
-    the node knows that uses the file; a close cuts the file to them, and a start after a crash makes it again.
+    A truncation of the active segment leaves them there until they are written over (IX16), perhaps in the whole file.
+    How many entries count only the node knows that uses the file; a close cuts the file to them, and a start after a
+    crash makes it again.
     """
-    return facts.is_last and used < index.size_bytes
+    return facts.is_last and (facts.in_use or used < index.size_bytes)
 
 
 def _check_offset_index(file_system: FileSystem, path: str, facts: SegmentFacts) -> Iterator[Finding]:

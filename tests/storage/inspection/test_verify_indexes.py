@@ -15,7 +15,9 @@ RULES = {"IX13", "IX14", "IX17", "IX20", "IX21", "IX24", "LS14", "LL10"}
 BASE = 100
 
 
-def found(name: str, content: bytes | None, *, is_last: bool = True) -> list[tuple[int | None, str]]:
+def found(
+    name: str, content: bytes | None, *, is_last: bool = True, in_use: bool = False
+) -> list[tuple[int | None, str]]:
     """Verify a segment of four records, each ten milliseconds later, with this index. Return what concerns it."""
     file_system = new_file_system()
     records = b"".join(batch(BASE + each, timestamp=NOW_MS + 10 * each) for each in range(4))
@@ -28,7 +30,7 @@ def found(name: str, content: bytes | None, *, is_last: bool = True) -> list[tup
             file = file_system.open(join(DIRECTORY, each), OpenMode.CREATE)
             file.append(data)
             file.close()
-    problems = verify_partition(file_system, DIRECTORY).problems
+    problems = verify_partition(file_system, DIRECTORY, in_use=in_use).problems
     assert all(each.path == join(DIRECTORY, name) for each in problems if each.rule in RULES)
     return [(each.position, each.rule) for each in problems if each.rule in RULES]
 
@@ -115,6 +117,14 @@ def test_ix16_what_a_truncation_leaves_in_the_index_of_a_live_segment_is_no_prob
     if is_closed:
         log.close()
     assert verify_partition(file_system, DIRECTORY, in_use=not is_closed).problems == []
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_ix16_what_a_truncation_leaves_may_fill_the_index(suffix: str) -> None:
+    """An index of few entries may be full of such as are cut off; a recovery fills it without a roll."""
+    left = {"index": offsets((1, SIZE + 1)), "timeindex": times((11, 1))}[suffix]
+    assert found(suffix, left) and not found(suffix, left, in_use=True)
+    assert found(suffix, left, is_last=False, in_use=True)
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
