@@ -259,9 +259,7 @@ class _Verification:
         except StorageError as error:
             self._add(path, None, "FR1", str(error))
             return
-        facts = SegmentFacts(
-            base_offset=base_offset, is_last=next_base is None, in_use=self._in_use
-        )
+        facts = SegmentFacts(base_offset=base_offset, is_last=next_base is None, in_use=self._in_use)
         try:
             facts.size_bytes = records.size_bytes
             report.segments += 1
