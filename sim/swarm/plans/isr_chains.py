@@ -158,21 +158,21 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     # Another life is registered when the session of the earlier one is over; who stops says so at once. The longest
     # times are above the time-out of the proposal, which is then made again beside a joiner in another life.
     if "stop" in fate:
-        held_ms = choices.pick((200, 2_200, 3_900, 3_900), "held")
+        held_ms = choices.pick((200, 2_200, 3_900, 3_900, 3_900), "held")
     else:
         held_ms = _setting(ground, _SESSION) + choices.pick((900, 2_000), "held longer")
     link = choices.pick(("L -> controller",) * 4 + ("controller -> L",), "kept back")
     clog: Part = {"clog": link, "only": "AlterPartition", "for": "8s"}
     unheard: list[Part] = []
-    if "stop" in fate and choices.chance(55, "unheard"):
+    if "stop" in fate and choices.chance(15, "unheard"):
         unheard, fate, held_ms = [{"cut": "F -> L", "for": "5s"}], fate | {"down": "300ms"}, 4_000
     # A new life of the follower is out of the in-sync set, and joins again: at once after a stop in order.
-    end = choices.pick(("kill", "stop", "stop"), "first end")
+    end = choices.pick(("kill", "stop", "stop", "stop"), "first end")
     return [
         {"pick": f"leader({partition})", "as": "L"},
         {end: f"follower({partition})", "down": choices.ms((1, 50, 300), "first down"), "as": "F"},
         {"when": f"isr({partition}) < {ground.replicas(partition)}", "within": "5s"} | clog,
-        {"when": f"joining({partition})", "within": "4s"} | fate,
+        {"when": f"joining({partition})", "within": "6s"} | fate,
         *unheard,
         {"at": f"+{held_ms}ms", "heal": link},
     ]
