@@ -30,6 +30,7 @@ _PATIENT_MS = 1_000
 _MORE_FLUSHES = 2
 # The buggify point that has brokers flush each append.
 _FLUSHES_EACH = "flushes-each"
+_IN_SYNC = "min.insync.replicas"
 _LAG, _FETCH_TIMEOUT = "replica.lag.time.max.ms", "replica.socket.timeout.ms"
 # At least what a batch with one record of a run needs beside its value: headers, key, lengths.
 _BATCH_OVERHEAD_BYTES = 100
@@ -88,7 +89,11 @@ class Canaries:
         settings = {**SETTINGS, **scenario.cluster.settings}
         is_out = settings[_LAG] <= settings[_FETCH_TIMEOUT]
         config = LogConfig.from_properties(topic_properties(scenario.topics[topic]))
-        return bool(scenario.network.loss) and is_out and config.min_insync_replicas > 1
+        needs_more = config.min_insync_replicas > 1 or any(
+            isinstance(each, AlterTopic) and each.alter_topic == topic and _IN_SYNC in each.config
+            for each in scenario.steps
+        )
+        return bool(scenario.network.loss) and is_out and needs_more
 
     def _flushed_partitions(self) -> int:
         """Returns the number of partitions whose records may have to be flushed before they are acknowledged."""

@@ -29,35 +29,36 @@ class LateProposals:
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
         self._refused: set[Proposed] = set()
+        # By call: those that have no answer yet. While the metadata log is flushed each answer waits, also a refusal.
+        self._open: dict[int, Proposed] = {}
 
     def on_died(self) -> None:
         """Forget what was refused: no copy outlives the connections of the controller's process."""
         self._refused.clear()
+        self._open.clear()
 
     def on_step(self, events: Sequence[Event], effects: Sequence[object]) -> None:
-        """Receives what a step of the controller took and what came of it; what it accepts it may answer later."""
+        """Receives what a step of the controller took, and what came of it and of the steps before it."""
         for event in events:
             if type(event) is Request and isinstance(event.body, AlterPartitionRequest):
-                self._on_proposal(event.call, event.body, effects)
+                asked = event.body
+                self._open[event.call] = (
+                    asked.topic_partition,
+                    asked.topic_id,
+                    asked.broker_epoch,
+                    asked.leader_epoch,
+                    asked.attempt,
+                )
+        for effect in effects if self._open else ():
+            if type(effect) is Reply and isinstance(effect.body, AlterPartitionResponse):
+                self._on_answer(self._open.pop(effect.call, None), effect.body.error)
 
-    def _on_proposal(self, call: int, asked: AlterPartitionRequest, effects: Sequence[object]) -> None:
-        answers = [
-            effect.body.error
-            for effect in effects
-            if type(effect) is Reply
-            and effect.call == call
-            and isinstance(effect.body, AlterPartitionResponse)
-        ]
-        proposed = (
-            asked.topic_partition,
-            asked.topic_id,
-            asked.broker_epoch,
-            asked.leader_epoch,
-            asked.attempt,
-        )
-        is_decided = not answers or answers[0] in (ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA)
-        if proposed in self._refused and is_decided:
-            what = f"proposal {asked.attempt} of epoch {asked.leader_epoch} is decided again after it was refused"
-            self._jury.report(self.name, f"{asked.topic_partition}: {what}")
-        elif answers and answers[0] is ErrorCode.INELIGIBLE_REPLICA:
+    def _on_answer(self, proposed: Proposed | None, error: ErrorCode) -> None:
+        if proposed is None or error not in (ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA):
+            return
+        if proposed in self._refused:
+            topic_partition, _, _, leader_epoch, attempt = proposed
+            what = f"proposal {attempt} of epoch {leader_epoch} is decided again after it was refused"
+            self._jury.report(self.name, f"{topic_partition}: {what}")
+        elif error is ErrorCode.INELIGIBLE_REPLICA:
             self._refused.add(proposed)

@@ -483,6 +483,7 @@ class ConsumerShell(ClientShell):
             self.world.after(self.actor, _SUSPENDED_US, self._on_paused, paused)
             return
         self._pauses.remove(topic_partition)
+        self._wait_us = 0
         self.perform(self.consumer.resume(self.clock.now_ms(), topic_partition))
 
     def _move_to(self, partition: str, position: int) -> None:

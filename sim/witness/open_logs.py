@@ -44,10 +44,18 @@ class OpenLogs:
     def forget(self, broker: int, partition: str) -> None:
         """Forget a log that was loaded: the replica has that of another topic of the name."""
         self._starts.pop((broker, partition), None)
+        self._producers.forget(broker, partition)
+
+    def forget_producers(self, broker: int, partition: str) -> None:
+        """Forget what a log knew of producers, which a start or a cut has changed."""
+        self._producers.forget(broker, partition)
 
     def on_appended(self, broker: int, partition: str, replica: Replica, first_offset: int) -> None:
         """Receive an append of the step that has just ended."""
-        self._producers.on_appended(broker, partition, replica.log, first_offset)
+        ghost = self._jury.ghost.partition(partition)
+        image = ghost.image(broker)
+        if not (image.damage or image.cache_damage or ghost.unjudged):
+            self._producers.on_appended(broker, partition, replica.log, first_offset)
 
     def look(self, core: Broker, partition: str, replica: Replica) -> None:
         """Report where what the broker holds of a replica's log differs from the files.

@@ -81,6 +81,10 @@ class ProducerStates:
         # The epoch of each producer that a log knows, by broker and partition.
         self._epochs: dict[tuple[int, str], dict[int, int]] = {}
 
+    def forget(self, broker: int, partition: str) -> None:
+        """Forget the epochs of a log that a start has read, that was cut, or that is another topic's."""
+        self._epochs.pop((broker, partition), None)
+
     def on_appended(self, broker: int, partition: str, log: HasProducers, first_offset: int) -> None:
         """Report batches of an epoch that has ended with the append, which begins at `first_offset`."""
         known = self._epochs.get((broker, partition))

@@ -341,6 +341,7 @@ class Witness:
         core = node.core
         if not isinstance(core, Broker):
             return
+        self._open_logs.forget_producers(node.node_id, partition)
         replica = core.replicas().get(self._names[partition])
         chain = self.jury.ghost.partition(partition).image(node.node_id).chain
         if replica is not None and replica.log.log_end_offset == chain.end:

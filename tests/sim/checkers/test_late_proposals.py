@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cluster.core.effects import Reply
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Request
+from cluster.core.events import Request, TimerFired
 from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, TopicPartition
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
@@ -24,20 +24,25 @@ class Steps:
         self.late = LateProposals(self.jury)
         self.call = 0
 
-    def decides(self, error: ErrorCode | None, proposal: AlterPartitionRequest = PROPOSAL) -> bool:
-        """Returns whether the step that answers so, or does not answer yet, is found wrong."""
+    def takes(self, proposal: AlterPartitionRequest = PROPOSAL) -> int:
+        """Returns the call of a step that does not answer the proposal yet."""
         self.call += 1
+        self.late.on_step([Request(call=self.call, body=proposal)], [])
+        return self.call
+
+    def answers(self, call: int, error: ErrorCode) -> bool:
+        """Returns whether the step that answers so is found wrong."""
         known = len(self.jury.violations)
-        answer = AlterPartitionResponse(
-            topic_partition=proposal.topic_partition, error=error or ErrorCode.NONE
-        )
-        effects = [] if error is None else [Reply(call=self.call, body=answer)]
-        self.late.on_step([Request(call=self.call, body=proposal)], effects)
+        body = AlterPartitionResponse(topic_partition=PROPOSAL.topic_partition, error=error)
+        self.late.on_step([TimerFired(key="another")], [Reply(call=call, body=body)])
         return len(self.jury.violations) > known
+
+    def decides(self, error: ErrorCode, proposal: AlterPartitionRequest = PROPOSAL) -> bool:
+        return self.answers(self.takes(proposal), error)
 
 
 def test_isr6_a_copy_of_what_was_refused_is_not_decided_again() -> None:
-    for again in (ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA, None):
+    for again in (ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA):
         steps = Steps()
         assert not steps.decides(ErrorCode.INELIGIBLE_REPLICA)
         assert steps.decides(again)
@@ -56,8 +61,16 @@ def test_isr6_a_copy_may_be_refused_and_the_next_proposal_decided() -> None:
         replace(PROPOSAL, topic_id="another"),
         replace(PROPOSAL, topic_partition=TopicPartition("t", 1)),
     ):
-        assert not steps.decides(None, other)
+        assert not steps.decides(ErrorCode.NONE, other)
     # What was accepted may be answered later, and its copy at once.
     assert not steps.decides(ErrorCode.NONE, replace(PROPOSAL, attempt=5))
     steps.late.on_died()
     assert not steps.decides(ErrorCode.NONE)
+
+
+def test_a_refusal_may_wait_for_a_flush_as_any_answer() -> None:
+    steps = Steps()
+    first, copy, late = steps.takes(), steps.takes(), steps.takes()
+    assert not steps.answers(first, ErrorCode.INELIGIBLE_REPLICA)
+    assert not steps.answers(copy, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+    assert steps.answers(late, ErrorCode.INELIGIBLE_REPLICA)

@@ -99,16 +99,24 @@ def test_a_producer_that_gives_up_before_the_flushes_of_all_partitions_is_not_ju
 
 
 @pytest.mark.parametrize(
-    ("lag_ms", "loss", "in_sync", "is_judged"),
-    [(600, 4, 2, False), (600, 4, 1, True), (4_000, 4, 2, True), (600, 0, 2, True)],
+    ("lag_ms", "loss", "in_sync", "altered", "is_judged"),
+    [
+        (600, 4, 2, 0, False),
+        (600, 4, 1, 2, False),
+        (600, 4, 1, 0, True),
+        (4_000, 4, 2, 0, True),
+        (600, 0, 2, 0, True),
+    ],
 )
 def test_followers_that_a_lost_fetch_takes_out_of_the_in_sync_set_may_be_too_few(
-    lag_ms: int, loss: int, in_sync: int, *, is_judged: bool
+    lag_ms: int, loss: int, in_sync: int, altered: int, *, is_judged: bool
 ) -> None:
     text = SCENARIO.replace("min.insync.replicas: 2", f"min.insync.replicas: {in_sync}")
     text = text.replace("config: {", "config: {message.timestamp.before.max.ms: 0, ")
     text += f"network: {{loss: {loss}%}}\n"
     text += f"cluster: {{settings: {{replica.lag.time.max.ms: {lag_ms}, replica.socket.timeout.ms: 2800}}}}\n"
+    if altered:
+        text += f"steps: [{{at: 700ms, alter_topic: t, config: {{min.insync.replicas: {altered}}}}}]\n"
     assert {each.checker for each in run(text).violations} == ({"canaries"} if is_judged else set())
 
 
