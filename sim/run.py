@@ -253,8 +253,7 @@ class Run:
         # Where no bit flips it would only pass on what the run shows.
         watcher = self.blindfold if flips_bits else watch
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watcher, machines)
-        self.blindfold.follow(self.cluster.network.counts)
-        self.cluster.network.codec = JudgedCodec(self.cluster.network.codec, AsSent(self.jury))
+        self._watch_network()
         self.standing, self.waits = StandingTimers(self.jury), LastingWaits(self.jury)
         self.twins = TwinLogs(self.jury)
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
@@ -265,6 +264,12 @@ class Run:
             topics=scenario.topics, tell=self.chronicle.tell, misses=self.misses,
         )  # fmt: skip
         self.faults = Faults(site, scenario.steps, lookout)
+
+    def _watch_network(self) -> None:
+        """Judge what is read of each frame, and learn of flips that nobody can notice."""
+        network = self.cluster.network
+        self.blindfold.follow(network.counts)
+        network.codec = JudgedCodec(network.codec, AsSent(self.jury))
 
     def _points(self) -> Buggify | None:
         """Returns the buggify points of the run; None if the scenario has none."""

@@ -148,11 +148,8 @@ class Proposals:
     def _judge_number(self, life: Life, body: AlterPartitionRequest) -> None:
         """Judge whether the controller can tell a proposal from a late copy of one before, which it must not take."""
         numbers = self._numbers.setdefault(life, {})
-        before, now = (
-            numbers.get(body.topic_partition),
-            (body.topic_id, body.leader_epoch, body.attempt),
-        )
-        numbers[body.topic_partition] = now
+        before = numbers.get(body.topic_partition)
+        now = numbers[body.topic_partition] = (body.topic_id, body.leader_epoch, body.attempt)
         if before is not None and before[:2] == now[:2] and before[2] >= now[2]:
             what = f"makes proposal {now[2]} of epoch {now[1]} after proposal {before[2]}"
             self._jury.report(self.name, f"{body.topic_partition}: broker {life[0]} {what}")
