@@ -22,6 +22,8 @@ STEPS: Final = 50
 PASSES: Final = 4
 # As in the findings that the limits come from.
 TRUNCATIONS: Final = 200
+# What a step of a node does at most, in every revision.
+LOGS_A_STEP: Final = 1_000
 
 
 def write_partitions(directory: Path, size: int, *, records: int = 1) -> None:
@@ -161,9 +163,6 @@ def append_after_truncations(size: int, root: Path) -> Once:
 
 def retention(size: int, root: Path) -> Once:
     """Pass over all partitions, none of which has anything to delete, in slices as a node does."""
-    # Revisions on which the other rows are measured too do not have it.
-    from cluster.core.broker.maintenance import LOGS_A_STEP
-
     logs = _with_partitions(size, root)
 
     def once() -> Sample:

@@ -24,6 +24,8 @@ from storage.log import Isolation, PartitionLog
 from storage.segment import LogSegment
 
 STEPS: Final = 50
+# What a step of a node does at most, in every revision.
+SEGMENTS_A_STEP: Final = 16
 
 
 def _on_a_log(step: Callable[[PartitionLog, int], object]) -> Callable[[int, Path], Once]:
@@ -86,9 +88,6 @@ def truncate(size: int, root: Path) -> Once:
 
 def truncate_half(size: int, root: Path) -> Once:
     """Truncate the newer half of the segments, in the parts that a follower cuts in one step each."""
-    # Revisions on which the other rows are measured too do not have it.
-    from cluster.core.replica.truncation import SEGMENTS_A_STEP
-
     directories = (root / f"t-{number}" for number in count())
 
     def once() -> Sample:
@@ -115,9 +114,6 @@ def retention_of_nothing(size: int, root: Path) -> Once:
 
 def retention(size: int, root: Path) -> Once:
     """Delete the older half of the segments, by size."""
-    # Revisions on which the other rows are measured too do not have it.
-    from cluster.core.broker.maintenance import SEGMENTS_A_STEP
-
     directories = (root / f"t-{number}" for number in count())
 
     def once() -> Sample:

@@ -24,6 +24,8 @@ STEPS: Final = 50
 TRANSACTIONS: Final = (4000, 8000, 16_000, 64_000)
 # A new leader each hour of a year is 8,760.
 EPOCHS: Final = (100, 1000, 3000, 10_000)
+# A larger snapshot is written by a job of a node, in every revision.
+PRODUCERS_A_ROLL: Final = 20_000
 
 
 _CHUNK: Final = 4000
@@ -120,8 +122,6 @@ def producers_append(size: int, root: Path) -> Once:
 
 def producers_roll(size: int, root: Path) -> Once:
     """Roll, after which a job writes a snapshot of all producers."""
-    # Revisions on which the other rows are measured too do not have it.
-    from cluster.core.broker.maintenance import PRODUCERS_A_ROLL
 
     log, sequences = _with_producers(size, root), count(8)
     log.flushes.most_in_a_roll = PRODUCERS_A_ROLL
@@ -150,8 +150,6 @@ def producers_expiry(size: int, root: Path) -> Once:
 
 def producers_truncate(size: int, root: Path) -> Once:
     """Truncate one batch: the state of the producers goes back to the offset, as a follower does it."""
-    # Revisions on which the other rows are measured too do not have it.
-    from cluster.core.broker.maintenance import PRODUCERS_A_ROLL
 
     log = _with_producers(size, root)
     log.flushes.most_in_a_roll = PRODUCERS_A_ROLL
@@ -167,8 +165,6 @@ def producers_truncate(size: int, root: Path) -> Once:
 
 def producers_truncate_tail(size: int, root: Path) -> Once:
     """Truncate the last ten of n batches, one of each producer, without a snapshot, as a follower does."""
-    # Revisions on which the other rows are measured too do not have it.
-    from cluster.core.broker.maintenance import PRODUCERS_A_ROLL
 
     directories = (root / f"t-{number}" for number in count())
 

@@ -96,6 +96,10 @@ def topic_properties(topic: TopicModel) -> dict[str, str]:
     return {key: property_text(value) for key, value in topic.config.items()}
 
 
+def _is_compacted(topic: TopicModel) -> bool:
+    return "compact" in topic_properties(topic).get("cleanup.policy", "")
+
+
 @final
 class Cluster:
     """The nodes and clients of one run, all down until `start`, each on a machine of its own."""
@@ -137,8 +141,9 @@ class Cluster:
         """Let buggify points fire at the network and at each shell."""
         assert self.network.points is None, "points are set once"
         self.network.points = LinkPoints(buggify)
+        compacted = frozenset(name for name, each in self.scenario.topics.items() if _is_compacted(each))
         for shell in (*self.brokers.values(), self.controller, self.admin, *self.clients):
-            shell.points = HostPoints(buggify, shell.name)
+            shell.points = HostPoints(buggify, shell.name, compacted)
 
     def _broker(self, number: int) -> Node:
         config, buggify = broker_config(self.scenario, number), self._machines.buggify

@@ -1,4 +1,4 @@
-"""Looks for logs at the end of a run that a broker should have deleted or set aside (ROL-5)."""
+"""Looks for logs at the end of a run that a broker should have deleted or set aside (ROL-5, RT13)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sim.hosts.node import Node
 from sim.scenario.disk_steps import DiskStep
 from sim.scenario.model import Scenario
 from sim.scenario.steps import BreakDisk
-from storage.topics import BadDirectoryName, parse_directory_name
+from storage.topics import DELETE_SUFFIX, BadDirectoryName, parse_directory_name
 
 NAME = "left-logs"
 
@@ -31,6 +31,20 @@ def judge_left_logs(nodes: Collection[Node], jury: Jury) -> None:
             placed = {replica.name for replica in node.core.replicas().values()}
             for name in left_logs(_names(node), placed):
                 jury.report(NAME, f"{node.name} still has {name}, which the metadata does not place there")
+
+
+def may_lack_handles(scenario: Scenario) -> bool:
+    """Whether a broker may wait for handles before it deletes the files of a log."""
+    return "few-handles" in scenario.buggify.points
+
+
+def judge_deleted_logs(nodes: Collection[Node], jury: Jury) -> None:
+    """Report each log that a broker has begun to delete, and whose files are still there although it has no job."""
+    for node in nodes:
+        if isinstance(node.core, Broker) and node.is_at_leisure and not node.is_damaged:
+            for name in _names(node):
+                if name.endswith(DELETE_SUFFIX):
+                    jury.report(NAME, f"{node.name} still has {name}, and no job deletes it")
 
 
 def _names(node: Node) -> Iterator[str]:

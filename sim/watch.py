@@ -240,7 +240,9 @@ class Watch:
         elif isinstance(core, CLIENT_CORES):
             client, now_ms = (shell.name, shell.life_number), shell.clock.now_ms()
             if is_answer:
-                self._sends.on_step(client, events, now_ms + core.config.retry_backoff_ms)
+                places = core.places if isinstance(core, ConsumerCore) else ()
+                paused = [place.topic_partition for place in places if place.is_paused]
+                self._sends.on_step(client, events, now_ms + core.config.retry_backoff_ms, paused)
                 self._renumbering.on_step(client, events)
             self._idle.on_step(client, core, now_ms, events, effects)
 
@@ -377,7 +379,7 @@ class Watch:
         self._positions.on_begun(shell.name, policy)
 
     def on_sought(self, shell: Shell, topic_partition: TopicPartition, start: Start) -> None:
-        self._positions.on_sought(shell.name, topic_partition, start if isinstance(start, int) else None)
+        self._positions.on_sought(shell.name, topic_partition, start)
         self._sends.on_sought((shell.name, shell.life_number), topic_partition)
 
     def on_told(self, shell: Shell, effect: ConsumerEffect) -> None:

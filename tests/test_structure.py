@@ -28,7 +28,7 @@ ORDERS = {
     "storage.inspection": "stats verify dump messages",
     "cluster": "commands local shell core rpc",
     "cluster.core": (
-        "node broker controller replica client metadata connection refusals outbox effects events config fencing"
+        "node broker controller replica client metadata connection refusals outbox effects events config bounds fencing"
         " messages errors"
     ),
     "cluster.shell": "clients server incoming refused runtime transport streams engine wire",

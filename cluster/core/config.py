@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cluster.core.bounds import StepBounds
 from cluster.core.messages import CONTROLLER_ID
 from storage.cleaner.offset_map import SLOT_BYTES
 from storage.config import INT_MAX, LONG_MAX, LogConfig
@@ -120,6 +121,8 @@ class BrokerConfig:
     # How many handles of segments stay open while they are not used; 0: half of the descriptors that the process may
     # have. Not a property of Kafka.
     log_open_handles_max: int = 0
+    # Not from properties.
+    steps: StepBounds = field(default_factory=StepBounds)
 
     def __post_init__(self) -> None:
         check_limits(self, BROKER_LIMITS)

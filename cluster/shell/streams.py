@@ -6,8 +6,9 @@ when it was written. A pair names its call, so answers may come in any order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar, final
 
 from google.protobuf.message import DecodeError, Message
@@ -184,6 +185,17 @@ PRODUCE = StreamCodec(
 STREAMS: dict[str, StreamCodec] = {codec.path: codec for codec in (PRODUCE, CONSUMER_FETCH, REPLICA_FETCH)}
 
 
+def parting(codec: StreamCodec, large_bytes: int) -> StreamCodec:
+    """Returns the codec with records of `large_bytes` and more as large ones: the same bytes, made in another way."""
+    request, response = codec.request_framing, codec.response_framing
+    if request is not None:
+        fill = partial(codec.fill_request, large_bytes=large_bytes)
+        return replace(codec, fill_request=fill, request_framing=replace(request, least_bytes=large_bytes))
+    assert response is not None, codec.path
+    fill = partial(codec.fill_response, large_bytes=large_bytes)
+    return replace(codec, fill_response=fill, response_framing=replace(response, least_bytes=large_bytes))
+
+
 @final
 class UnaryCodec:
     """Converts the messages of unary calls to bytes and back, by the tables of the services and of the bodies."""
@@ -225,17 +237,18 @@ _PATHS: dict[type, str] = {
 class Codec:
     """Everything that a connection needs to know of protobuf."""
 
-    def __init__(self) -> None:
+    def __init__(self, streams: Mapping[str, StreamCodec] = STREAMS) -> None:
         self.unary = UnaryCodec()
+        self._streams = streams
 
     def stream_of(self, body: StreamRequest) -> StreamCodec:
         """Returns the stream of a request. Followers and consumers have one each: neither waits for the other."""
         if isinstance(body, ProduceRequest):
-            return PRODUCE
-        return REPLICA_FETCH if body.replica_id >= 0 else CONSUMER_FETCH
+            return self._streams[methods.PRODUCE]
+        return self._streams[methods.REPLICA_FETCH if body.replica_id >= 0 else methods.CONSUMER_FETCH]
 
     def stream_at(self, path: str) -> StreamCodec:
-        return STREAMS[path]
+        return self._streams[path]
 
     def is_within_bounds(self, body: ResponseBody) -> bool:
         return out_of_bounds(body) is None

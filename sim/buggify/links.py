@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import final
 
+from cluster.core.connection.codec import Codec
 from cluster.rpc import methods
+from cluster.shell import streams as codecs
 from sim.buggify.buggify import Buggify
 
 # The method of a channel and whether the frame goes to the node that was called: the point, and the most milliseconds.
@@ -21,6 +23,8 @@ _LATE: Mapping[tuple[str, bool], tuple[str, int]] = {
 
 # Most frames of a run have some hundred bytes.
 _LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 30, 400
+# Larger than this are many sets of a run, and many are not: most frames of several have both kinds then.
+_LEAST_LARGE_BYTES, _MOST_LARGE_BYTES = 120, 600
 
 
 @final
@@ -45,6 +49,17 @@ class LinkPoints:
     def accept_us(self, sender: str) -> int:
         """Returns how much longer the news takes that a connection is accepted."""
         return self._buggify.more_us(500, "accept-late", sender)
+
+    def codec(self, usual: Codec) -> Codec:
+        """Returns the codec of all connections; one with few bytes as large writes and reads the same frames."""
+        if not self._buggify.fires("little-is-large", "network"):
+            return usual
+        large_bytes = self._buggify.between(
+            _LEAST_LARGE_BYTES, _MOST_LARGE_BYTES, "little-is-large", "network"
+        )
+        return codecs.Codec(
+            {path: codecs.parting(each, large_bytes) for path, each in codecs.STREAMS.items()}
+        )
 
     def has_small_window(self, dialer: str) -> bool:
         """Whether a new channel takes one frame at a time."""

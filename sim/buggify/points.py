@@ -85,6 +85,11 @@ _NETWORK = _of(
     ("client-metadata-late", 25, "metadata takes up to 500 ms longer to a client"),
     ("window-small", 25, "a stream takes one frame at a time: the next one waits until it was read"),
     ("frames-in-pieces", 25, "requests of a stream, or a unary one, go in pieces of up to 400 bytes"),
+    (
+        "little-is-large",
+        100,
+        "records of some hundred bytes go past the codec, as otherwise only large ones do",
+    ),
     ("hang-up-after-answer", 1, "a connection ends without a word after an answer came"),
 )
 _MESSAGES = _of(
@@ -150,6 +155,11 @@ _STRAYS = _of(
         "a leader is asked for its committed end or for a time, beside a fetch or a set",
     ),
     (
+        "stray-set",
+        25,
+        "a leader gets a set that it must not append: damaged, of odd offsets, or without keys where it needs them",
+    ),
+    (
         "stray-too-large",
         5,
         "the controller is asked for a topic whose properties do not fit into a batch of its log",
@@ -177,6 +187,22 @@ _SETTINGS = _of(
         50,
         "a life of a broker checks what producers send in slices, but for the first set of a step in half of its lives",
     ),
+    ("few-logs-a-step", 70, "a pass of a broker visits one log in a step"),
+    (
+        "few-segments-a-step",
+        70,
+        "a step of a broker deletes or cuts off two segments, and jobs delete logs of several",
+    ),
+    (
+        "few-batches-a-step",
+        70,
+        "a step of a broker replays two batches before a truncation, and jobs write snapshots of producers",
+    ),
+    (
+        "small-compactions",
+        70,
+        "a compaction plans one segment at a time, reads 64 bytes, and swaps two segments",
+    ),
     ("quick-heartbeats", 50, "a life of a broker sends heartbeats four times as often"),
     ("restless-tasks", 50, "retention and the expiry of producers run at once, and each 50 ms"),
     ("restless-cleaner", 50, "the cleaner looks for work each 20 ms, with buffers for a few keys"),
@@ -202,6 +228,7 @@ _SETTINGS = _of(
     ("short-patience", 50, "a life of a client gives a request up after 400 ms"),
     ("eager-client", 50, "a life of a client repeats what failed after 10 ms"),
     ("restless-metadata", 50, "a life of a client asks for metadata each 100 ms"),
+    ("reads-few-records", 70, "a life of a consumer takes two records of an answer"),
     ("reads-one-batch", 50, "a life of a consumer asks for one byte, and so for one batch"),
     ("reads-patiently", 50, "a life of a consumer waits its full time for more bytes than there are"),
 )

@@ -55,6 +55,13 @@ _BROKER: Mapping[str, Settings] = {
         "log_flush_start_offset_checkpoint_interval_ms": _RARELY_MS,
     },
 }
+# What a step does at most; the rest of the work needs more steps, or a job.
+_STEPS: Mapping[str, Settings] = {
+    "few-logs-a-step": {"logs": 1, "producers": 1},
+    "few-segments-a-step": {"segments": 2, "deleted_segments": 1},
+    "few-batches-a-step": {"batches": 2, "snapshot_producers": 1},
+    "small-compactions": {"planned_segments": 1, "swapped_segments": 2, "compacted_bytes": 64},
+}
 # What a broker takes where a topic does not say it.
 _LOG: Mapping[str, Settings] = {
     "index-each-batch": {"index_interval_bytes": 1},
@@ -81,6 +88,7 @@ _CONSUMER: Mapping[str, Settings] = {
     "short-patience": {"request_timeout_ms": 400},
     "eager-client": {"retry_backoff_ms": _SOON_MS},
     "restless-metadata": {"metadata_max_age_ms": 100},
+    "reads-few-records": {"most_read_records": 2},
     "reads-one-batch": {"fetch_max_bytes": 1, "max_partition_fetch_bytes": 1},
     # With fewer bytes than a batch as its limit a broker may take a wait for each batch.
     "reads-patiently": {"fetch_min_bytes": _MANY_BYTES, "fetch_max_wait_ms": 50},
@@ -106,8 +114,9 @@ def broker_config(buggify: Buggify, place: str, config: BrokerConfig) -> BrokerC
         # With 1 the first set of a step is checked at once, unless an earlier one of its partition waits.
         changes["max_append_work"] = buggify.between(0, 1, "little-work", place)
     log: LogConfig = replace(config.log, **_changes(buggify, place, _LOG))  # type: ignore[arg-type]
+    steps = replace(config.steps, **_changes(buggify, place, _STEPS))
     # Settings name fields that are ints, which mypy does not know.
-    return replace(config, log=log, **changes)  # type: ignore[arg-type]
+    return replace(config, log=log, steps=steps, **changes)  # type: ignore[arg-type]
 
 
 def controller_config(buggify: Buggify, place: str, config: ControllerConfig) -> ControllerConfig:

@@ -8,7 +8,7 @@ address, from a process whose disk was copied, from a program that makes mistake
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -34,9 +34,11 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from sim.buggify.buggify import Buggify
+from sim.buggify.spoiled_sets import Pick, spoiled
 from storage.batch import iterate_batches
 from storage.errors import CorruptBatch
 
+SET = "stray-set"
 # No cluster, process, topic, broker or epoch of a run is called so.
 _CLUSTER, _INCARNATION, _TOPIC_ID, _BROKER, _NOWHERE = "elsewhere", "f" * 32, "f" * 32, 99, "nowhere"
 # More epochs than a run has.
@@ -53,8 +55,6 @@ class Stray(NamedTuple):
     why: str
 
 
-# Returns a number from 0 to the one before `count`.
-Pick = Callable[[int], int]
 _OfBroker = AllocateProducerIdsRequest | AlterPartitionRequest | BrokerHeartbeatRequest
 _Forwarded = CreateTopicRequest | DeleteTopicRequest | AlterTopicConfigsRequest | CreatePartitionsRequest
 _Signed = _OfBroker | FetchMetadataRequest | FetchRequest
@@ -254,14 +254,21 @@ STRAYS: Mapping[str, Callable[[RequestBody, Pick], Stray | None]] = {
 }
 
 
-def strays(buggify: Buggify, place: str, body: RequestBody) -> Iterator[Stray]:
-    """Yields the requests that reach a node beside the one that it has just got."""
+def strays(
+    buggify: Buggify, place: str, body: RequestBody, compacted: Collection[str] = ()
+) -> Iterator[Stray]:
+    """Yields the requests that reach a node beside the one that it has just got; `compacted` are names of topics."""
     for point, make in STRAYS.items():
         if not buggify.is_on(point) or make(body, _first) is None or not buggify.fires(point, place):
             continue
         stray = make(body, partial(_pick, buggify, point, place))
         assert stray is not None, (point, body)
         yield stray
+    # Whether a set can be spoiled is known only when it is, and that takes long.
+    if buggify.is_on(SET) and isinstance(body, ProduceRequest) and buggify.fires(SET, place):
+        made = spoiled(body, partial(_pick, buggify, SET, place), compacted)
+        if made is not None:
+            yield Stray(*made)
 
 
 def _pick(buggify: Buggify, point: str, place: str, count: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple, final
 
 from cluster.core.connection.codec import STREAM_RESPONSES
@@ -154,10 +154,17 @@ class ClientSends:
             what = "asks again at once for what was refused without news of the leader"
             self._jury.report(self.hasty_name, f"{asked.partition}: {client[0]} {what}, {asked.place}")
 
-    def on_step(self, client: Client, events: Iterable[Event], retry_ms: int) -> None:
+    def on_step(
+        self,
+        client: Client,
+        events: Iterable[Event],
+        retry_ms: int,
+        paused: Collection[TopicPartition] = (),
+    ) -> None:
         """Receives what a client's core takes in one step, before what it sends then.
 
-        Not before `retry_ms` it may ask again for what an answer of this step refuses.
+        Not before `retry_ms` it may ask again for what an answer of this step refuses. What is said of a partition
+        whose reading is `paused` is dropped, whatever it is (FET-4).
         """
         for event in events:
             open_calls = self._open.get(client)
@@ -171,7 +178,10 @@ class ClientSends:
                     self._lone_again[client, kind] = retry_ms
                     self._forget_missing(client, event.body)
             if open_calls is not None and event.call in open_calls:
-                self._on_answer(client, open_calls.pop(event.call), event.body, retry_ms)
+                asked = open_calls.pop(event.call)
+                for each in paused:
+                    asked.pop(each, None)
+                self._on_answer(client, asked, event.body, retry_ms)
 
     def _on_answer(
         self, client: Client, asked: dict[TopicPartition, tuple[Asked, int]], body: object, retry_ms: int

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, final
 
 from cluster.core.client.config import OffsetReset
+from cluster.core.client.consumer import Start
 from cluster.core.client.effects import (
     ConsumerEffect,
     EndOfPartition,
@@ -13,9 +15,11 @@ from cluster.core.client.effects import (
     TopicMissing,
     Truncated,
 )
-from cluster.core.client.starts import asked_timestamp
+from cluster.core.client.starts import BeforeEnd, LookedUp, asked_timestamp
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -38,15 +42,31 @@ class Position(NamedTuple):
     epoch: int
 
 
+def _place_of(sought: LookedUp, answers: Mapping[int, int]) -> int | None:
+    """Returns the offset of a place by what brokers have answered; None if they have not said it yet."""
+    end, start = answers.get(LATEST_TIMESTAMP), answers.get(EARLIEST_TIMESTAMP)
+    match sought:
+        case BeforeEnd() if sought.count > 0:
+            return None if end is None or start is None else max(start, end - sought.count)
+        case BeforeEnd():
+            return end
+        case _:
+            found = answers.get(asked_timestamp(sought))
+            # No record is as late as that.
+            return end if found == -1 else found
+
+
 @final
 class ConsumerPositions:
-    """Five rules for each consumer and partition, by what it has told its user and what it asks brokers.
+    """Seven rules for each consumer and partition, by what it has told its user and what it asks brokers.
 
     A fetch names the offset where the consumer is. With it, it names the leader epoch of the last record that it has
     read, or after a cut the epoch that the cut has left: otherwise the leader could not find where their logs part
     (KIP-320). Where its offset is out of range, it goes on where its `auto.offset.reset` says, as the broker names it.
     It tells its user that the partition ends here where it has read up to the high watermark, and nowhere else. It says
-    once that a topic is missing, until the topic was there or the reason is another one.
+    once that a topic is missing, until the topic was there or the reason is another one. Where its user sends it to a
+    place that is looked up, it goes on where brokers have said that the place is, and a number of offsets before the
+    end is not before the log start. What was answered is not looked up again.
     """
 
     name = "consumer-positions"
@@ -59,8 +79,10 @@ class ConsumerPositions:
         self._positions: dict[Key, Position] = {}
         # The last look-up: its call and its timestamp.
         self._asked: dict[Key, tuple[int, int]] = {}
-        # The offset that was answered to it.
-        self._found: dict[Key, int] = {}
+        # The place that its user has sent it to, until it is there.
+        self._sought: dict[Key, LookedUp] = {}
+        # The offsets that were answered since it was sent there or was out of range, by timestamp.
+        self._found: dict[Key, dict[int, int]] = {}
         # The high watermark of what was read last, unless the user was told of an end there.
         self._unended: dict[Key, int] = {}
         # The offset of the last end that the user was told of.
@@ -70,18 +92,22 @@ class ConsumerPositions:
 
     def on_begun(self, consumer: str, policy: OffsetReset) -> None:
         """Receives the begin of a process, which knows nothing of an earlier one; `policy`: auto.offset.reset."""
-        for known in (self._positions, self._asked, self._found, self._unended, self._ends, self._missing):
+        for known in (
+            self._positions, self._asked, self._sought, self._found, self._unended, self._ends, self._missing
+        ):  # fmt: skip
             for key in [each for each in known if each[0] == consumer]:
                 del known[key]
         self._policies[consumer] = policy
 
-    def on_sought(self, consumer: str, topic_partition: TopicPartition, offset: int | None) -> None:
-        """Receives where its user sends the consumer: to an offset, or None for a place that is looked up."""
+    def on_sought(self, consumer: str, topic_partition: TopicPartition, start: Start) -> None:
+        """Receives where its user sends the consumer: to an offset, or to a place that is looked up."""
         key = consumer, str(topic_partition)
-        for known in (self._positions, self._unended, self._ends):
+        for known in (self._positions, self._unended, self._ends, self._asked, self._sought, self._found):
             known.pop(key, None)
-        if offset is not None:
-            self._positions[key] = Position(offset, -1)
+        if isinstance(start, int):
+            self._positions[key] = Position(start, -1)
+        else:
+            self._sought[key] = start
 
     def on_told(self, consumer: str, effect: ConsumerEffect) -> None:
         """Receives what the consumer tells its user."""
@@ -124,10 +150,14 @@ class ConsumerPositions:
 
     def _on_reset(self, key: Key, effect: PositionReset) -> None:
         self._positions[key] = Position(effect.offset, -1)
-        if effect.reason != OUT_OF_RANGE:
-            return
-        policy, found = self._policies[key[0]], self._found.get(key)
+        answers, sought = self._found.pop(key, {}), self._sought.pop(key, None)
         _, timestamp = self._asked.get(key, (-1, None))
+        if effect.reason != OUT_OF_RANGE:
+            if sought is not None and effect.offset != (place := _place_of(sought, answers)):
+                what = f"was sent to {sought}, which is {place} by {answers}, and goes on at {effect.offset}"
+                self._report(key, what)
+            return
+        policy, found = self._policies[key[0]], None if timestamp is None else answers.get(timestamp)
         if timestamp != asked_timestamp(policy):
             self._report(key, f"was out of range and asked for {timestamp}; it is set to {policy.value}")
         elif effect.offset != found:
@@ -138,7 +168,10 @@ class ConsumerPositions:
         if consumer not in self._policies:
             return
         if isinstance(body, ListOffsetsRequest):
-            self._asked[consumer, str(body.topic_partition)] = call, body.timestamp
+            key = consumer, str(body.topic_partition)
+            self._asked[key] = call, body.timestamp
+            if (found := self._found.get(key, {}).get(body.timestamp)) is not None:
+                self._report(key, f"looks up {body.timestamp} again, which was answered with {found}")
         elif isinstance(body, FetchRequest):
             for asked in body.partitions:
                 key = consumer, str(asked.topic_partition)
@@ -159,8 +192,11 @@ class ConsumerPositions:
                     self._missing.pop((consumer, topic.name), None)
         if isinstance(body, ListOffsetsResponse):
             key = consumer, str(body.topic_partition)
-            if self._asked.get(key, (-1, 0))[0] == call:
-                self._found[key] = body.offset
+            asked, timestamp = self._asked.get(key, (-1, 0))
+            # Where a broker knows no end, the look-up is to be repeated; no record is a place as well.
+            is_place = body.offset >= 0 or timestamp >= 0
+            if asked == call and body.error is ErrorCode.NONE and is_place:
+                self._found.setdefault(key, {})[timestamp] = body.offset
 
     def _report(self, key: Key, what: str) -> None:
         self._jury.report(self.name, f"{key[1]}: {key[0]} {what}")

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import final
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, final
 
 from cluster.core.broker.broker import Broker
 from cluster.core.broker.maintenance import RETENTION_TIMER
 from cluster.core.effects import SetTimer
 from cluster.core.events import Event, TimerFired
+from cluster.core.messages import TopicPartition
 from sim.checkers.base import Jury
+from storage.config import LogConfig
 from storage.log import PartitionLog
+
+
+@final
+class _Begun(NamedTuple):
+    """A log as it was when a pass of several steps began."""
+
+    log: PartitionLog
+    config: LogConfig
+    high_watermark: int
+    log_start_offset: int
+    # The first offset of the active segment, and its bytes.
+    active_offset: int
+    active_bytes: int
+
+
+@final
+class _Pass(NamedTuple):
+    """A pass that goes on in another step: when it began, by the clock of its broker, and the logs of then."""
+
+    at_ms: int
+    logs: Mapping[TopicPartition, _Begun]
 
 
 @final
@@ -18,16 +41,16 @@ class DueRetention:
     """The oldest segment of a log that is not compacted is not due after a pass (RT2, RT4, RT5, RT6).
 
     Due is a committed segment below the log start offset; with `delete` in cleanup.policy also one without which
-    retention.bytes are left, and one whose last record is older than retention.ms. A pass of one step is judged, as
-    nearly all are: what becomes due in the midst of a long one waits for the next.
+    retention.bytes are left, and one whose last record is older than retention.ms. Of a pass of several steps is
+    judged what was due when it began: what becomes due in its midst waits for the next.
     """
 
     name = "retention-due"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
-        # The brokers whose pass goes on in another step.
-        self._midway: set[str] = set()
+        # By the name of the broker.
+        self._midway: dict[str, _Pass] = {}
 
     def on_step(
         self, node: str, core: Broker, now_ms: int, events: Iterable[Event], effects: Iterable[object]
@@ -35,38 +58,70 @@ class DueRetention:
         """Judge the logs of a broker after a step, if it was a pass."""
         if not any(type(event) is TimerFired and event.key == RETENTION_TIMER for event in events):
             return
-        was_midway = node in self._midway
-        self._midway.discard(node)
-        for effect in effects:
-            if type(effect) is SetTimer and effect.key == RETENTION_TIMER and effect.at_ms <= now_ms + 1:
-                self._midway.add(node)
-        if was_midway or node in self._midway:
+        begun = self._midway.pop(node, None)
+        goes_on = any(
+            type(effect) is SetTimer and effect.key == RETENTION_TIMER and effect.at_ms <= now_ms + 1
+            for effect in effects
+        )
+        logs = {name: each.log for name, each in core.replicas().items() if _is_judged(each.log)}
+        if goes_on:
+            self._midway[node] = begun or _Pass(now_ms, {name: _begun(log) for name, log in logs.items()})
             return
-        for name, replica in core.replicas().items():
-            log = replica.log
-            if log.online.reason is None and not log.config.is_compacted and (why := _why_due(log, now_ms)):
+        for name, log in logs.items():
+            since = None if begun is None else begun.logs.get(name)
+            if begun is None:
+                why = _why_due(_begun(log), now_ms)
+            elif since is not None and since.log is log and since.config is log.config:
+                why = _why_due(since, begun.at_ms)
+            else:
+                continue
+            if why:
                 self._jury.report(self.name, f"{name}: broker {core.node_id} keeps its oldest segment; {why}")
 
 
-def _why_due(log: PartitionLog, now_ms: int) -> str:
-    """Returns why the oldest segment is to be deleted; empty if it is not."""
-    segments, config = log.local.segments, log.config
+def _is_judged(log: PartitionLog) -> bool:
+    return log.online.reason is None and not log.config.is_compacted
+
+
+def _begun(log: PartitionLog) -> _Begun:
+    active = log.local.segments.active
+    return _Begun(
+        log, log.config, log.high_watermark, log.log_start_offset, active.base_offset, active.size_bytes
+    )
+
+
+def _why_due(begun: _Begun, at_ms: int) -> str:
+    """Returns why the oldest segment of a log was to be deleted at that time; empty if it was not.
+
+    A log that was cut meanwhile is smaller than it was.
+    """
+    segments, config = begun.log.local.segments, begun.config
     if len(segments) < 2:
         return ""
     (oldest, following), *_ = segments.oldest()
-    assert following is not None, log.local.directory
+    assert following is not None, begun.log.local.directory
     end = following.base_offset
-    if end > log.high_watermark:
+    if end > min(begun.high_watermark, begun.active_offset):
         return ""
-    if end <= log.log_start_offset:
-        return f"it ends at {end}, the log start offset is {log.log_start_offset}"
+    if end <= begun.log_start_offset:
+        return f"it ends at {end}, the log start offset is {begun.log_start_offset}"
     if "delete" not in config.cleanup_policies:
         return ""
-    left_bytes = segments.size_bytes - oldest.size_bytes
+    left_bytes = _bytes_of(begun) - oldest.size_bytes
     if 0 <= config.retention_bytes <= left_bytes:
         return f"without it {left_bytes} bytes are left, retention.bytes is {config.retention_bytes}"
     # The pass has read the time of this segment: to ask for it costs no call of the disk.
-    age_ms = now_ms - oldest.kept_until_ms
+    age_ms = at_ms - oldest.kept_until_ms
     if 0 <= config.retention_ms < age_ms:
         return f"its last record is {age_ms} ms old, retention.ms is {config.retention_ms}"
     return ""
+
+
+def _bytes_of(begun: _Begun) -> int:
+    """Returns how many bytes are left of those that the log had when the pass began."""
+    segments = begun.log.local.segments
+    active = segments.active
+    if active.base_offset == begun.active_offset:
+        return segments.size_bytes - active.size_bytes + min(active.size_bytes, begun.active_bytes)
+    sealed = sum(each.size_bytes for each, _ in segments.oldest() if each.base_offset < begun.active_offset)
+    return sealed + begun.active_bytes

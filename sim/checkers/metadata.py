@@ -184,7 +184,7 @@ class Replay:
             ("next offset", image.next_offset, self.next_offset),
             ("cluster id", image.cluster_id, self.cluster_id),
             ("next producer id", image.next_producer_id, self.next_producer_id),
-            ("topics", list(image.topics), sorted(self.topics)),
+            ("topics", list(image.topics.twin()), sorted(self.topics)),
         )
         for what, found, expected in facts:
             if found != expected:
@@ -210,7 +210,7 @@ class Replay:
             return f"topic {name}: {topic.topic_id}, {topic.configs}; the log says {expected}"
         found = {
             number: Partition(each.replicas, each.isr, each.leader, each.leader_epoch, each.partition_epoch)
-            for number, each in topic.partitions.items()
+            for number, each in topic.partitions.twin().items()
         }
         for number in sorted(found.keys() | expected.partitions.keys()):
             if found.get(number) != expected.partitions.get(number):

@@ -111,7 +111,7 @@ class TopicDecisions:
 
     def _judge_others(self, name: str, before: MetadataImage, image: MetadataImage) -> None:
         """Judge that a step leaves all topics but that of the name as they are, and where their replicas are."""
-        for each in sorted({*before.topics, *image.topics} - {name}):
+        for each in sorted({*before.topics.twin(), *image.topics.twin()} - {name}):
             was, now = before.topics.get(each), image.topics.get(each)
             if was is not now and _outline(was) != _outline(now):
                 self._jury.report(self.name, f"topic {each} has become {now}, and nobody has asked for it")

@@ -29,8 +29,9 @@ def reason_against(body: TopicRequest, image: MetadataImage, config: ControllerC
     if isinstance(body, AlterTopicConfigsRequest):
         return _against_configs(altered(topic.configs, body.configs), config)
     if isinstance(body, CreatePartitionsRequest):
-        if body.count <= len(topic.partitions):
-            return f"it has {len(topic.partitions)} partitions"
+        count = len(topic.partitions.twin())
+        if body.count <= count:
+            return f"it has {count} partitions"
         return _against_size(body.count, len(topic.partitions[0].replicas), image, config)
     return ""
 
@@ -40,10 +41,11 @@ def _against_new(body: CreateTopicRequest, image: MetadataImage, config: Control
         check_topic_name(body.name)
     except InvalidTopic as error:
         return str(error)
-    folded = [each.replace(".", "_") for each in image.topics]
+    topics = image.topics.twin()
+    folded = [each.replace(".", "_") for each in topics]
     if body.name == METADATA_TOPIC or body.name.replace(".", "_") in folded:
         return "the name is taken"
-    if len(image.topics) >= config.max_topics:
+    if len(topics) >= config.max_topics:
         return "there are too many topics"
     if against := _against_configs(body.configs, config):
         return against

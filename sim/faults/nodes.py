@@ -251,7 +251,16 @@ class NodeFaults:
                 self._site.misses.missed(f"break_disk {node.name}: it has no log of {name}")
 
         which = f"the log directory of {name}" if name else f"log directory {step.directory}"
-        return self.each(step, step.break_disk, f"{which} breaks at", strike)
+        if step.job is None:
+            return self.each(step, step.break_disk, f"{which} breaks at", strike)
+        kind = step.job
+
+        def arm(node: Node) -> None:
+            what = f"{which} breaks at {node.name} before its next job: {kind}"
+            number = self._site.misses.wait(what)
+            node.arm_crash_point("before", kind, lambda: self._struck(number, node, what, strike))
+
+        return self.each(step, step.break_disk, f"{which} will break, before {kind}, at", arm)
 
     def heal_all(self) -> None:
         """End all faults: disarm armed ones, mend disks, end pauses, and start every node that is down."""

@@ -290,7 +290,7 @@ class Node(Shell):
             self.feed(Shutdown())
 
     def arm_crash_point(self, side: str, kind: str, strike: Callable[[], None]) -> None:
-        """Call `strike`, which ends the life, `before` or `after` (the side) the next job of that kind."""
+        """Call `strike`, which may end the life, `before` or `after` (the side) the next job of that kind."""
         self._crash_point = (side, kind, strike)
 
     def arm_death(self, death: Trigger, kind: str | None, ending: Callable[[], None]) -> None:

@@ -167,6 +167,8 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
         yield ("steps", index, "point"), f"no point {step.point!r}: write one of {points}"
     if isinstance(step, KillInside) and step.job is not None and step.job not in step.jobs:
         yield ("steps", index, "job"), f"no job {step.job!r}: write one of {', '.join(step.jobs)}"
+    if isinstance(step, BreakDisk) and step.job is not None and step.job not in BROKER_JOBS:
+        yield ("steps", index, "job"), f"no job {step.job!r}: write one of {', '.join(BROKER_JOBS)}"
     if isinstance(step, _OF_BROKERS) and any(target.kind == "controller" for target in _targets(step)):
         yield ("steps", index, step.verb), f"the controller is no broker: {step.verb} needs one"
     directory = step.directory if isinstance(step, BreakDisk | FailDisk) else None

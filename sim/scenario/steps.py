@@ -252,6 +252,13 @@ class BreakDisk(Named):
         pattern=r"^[a-zA-Z0-9._-]+/[0-9]+$",
         description="Instead of a number: the directory that holds the log of this partition fails, such as `t/0`.",
     )
+    # The draws of a step are keyed by its own words, and older steps have no such word.
+    job: str | None = Field(
+        default=None,
+        repr=False,
+        description="The directory fails when the next job of this kind begins its work: one of "
+        f"{', '.join(f'`{kind}`' for kind in BROKER_JOBS)}.",
+    )
 
 
 class SlowDisk(Named):

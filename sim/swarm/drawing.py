@@ -42,12 +42,18 @@ _BUGGIFIED_PERCENT = 50
 _POINT_PERCENT = 25
 _STRAY_PERCENT = 70
 # So are those that nothing else brings about: refused proposals, nodes whose limits of calls are reached, frames in
-# pieces, and sets that wait for their checks.
+# pieces, sets that wait for their checks, large records, and work that takes more than a step.
 _OFTEN_PERCENTS = {
     "proposal-of-an-earlier-life": 60,
     "few-places": 50,
     "frames-in-pieces": 40,
     "little-work": 50,
+    "little-is-large": 80,
+    "few-logs-a-step": 50,
+    "few-segments-a-step": 60,
+    "few-batches-a-step": 60,
+    "small-compactions": 60,
+    "reads-few-records": 45,
 }
 # Three leaders that follow each other wait for three sessions that end.
 _APART_LONGER_MS = 4_000

@@ -82,7 +82,8 @@ def draw_workload(
 
 def _topic(choices: Choices, replicas: int, *, is_unclean: bool, is_durable: bool) -> Part:
     return {
-        "partitions": choices.pick((1, 1, 2, 3), "partitions"),
+        # With six of them each broker leads several.
+        "partitions": choices.pick((1, 1, 1, 2, 2, 3, 6), "partitions"),
         "replicas": replicas,
         "config": _replication(choices, replicas, is_unclean=is_unclean, is_durable=is_durable)
         | _segments(choices.within("segments"))

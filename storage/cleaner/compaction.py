@@ -40,9 +40,6 @@ Walk = Iterator[int]
 # Where the end of a segment is further from the last entry of its index, the worker looks for it.
 LOOKED_AT_IN_STEP_BYTES: Final = 4 << 20
 
-# The segments that one step of the log prepares for the worker, so that no step takes long.
-PLANNED_IN_STEP: Final = 256
-
 
 def _nothing() -> None:
     """Do nothing on the worker: the log goes on in a step of its own."""
@@ -140,6 +137,7 @@ class Compaction:
             self._log_config.segment_bytes,
             self._log_config.index_bytes,
             self._dirty.end_offset,
+            self._config.swapped_segments,
         )
         for group in groups:
             yield from self._clean_group(group, legacy_horizon_ms)
@@ -164,11 +162,11 @@ class Compaction:
         dirty, start_offset = self._dirty, self._dirty.start_offset
         segments = self._log.segments.values(start_offset, dirty.end_offset)
         ends = [*(segment.base_offset for segment in segments), dirty.end_offset][1:]
-        transactions = CleanedTransactions()
-        for first in range(0, len(segments), PLANNED_IN_STEP):
+        transactions, planned = CleanedTransactions(), self._config.planned_segments
+        for first in range(0, len(segments), planned):
             sources = [
                 self._log.plan_source(segments[place], ends[place], start_offset)
-                for place in range(first, min(first + PLANNED_IN_STEP, len(segments)))
+                for place in range(first, min(first + planned, len(segments)))
             ]
             walk = build_offset_map(
                 self._reader,

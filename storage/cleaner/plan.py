@@ -18,6 +18,13 @@ from storage.segment import LogSegment
 
 # Each takes four renames in the step that swaps the group in.
 MOST_IN_GROUP: Final = 128
+# The segments that one step of the log prepares for the worker, so that no step takes long.
+PLANNED_IN_STEP: Final = 256
+SLICE_BYTES: Final = 4 << 20
+
+_POSITIVE: Final = (
+    "io_buffer_bytes", "max_io_buffer_bytes", "slice_bytes", "planned_segments", "swapped_segments",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +38,17 @@ class CleanerConfig:
     # The message.max.bytes of the broker.
     max_io_buffer_bytes: int = 1_048_588
     # The bytes that are read and filtered before the worker does other work.
-    slice_bytes: int = 4 << 20
+    slice_bytes: int = SLICE_BYTES
+    # The segments that one step plans, and the most that are swapped in one. Kafka has no such limits.
+    planned_segments: int = PLANNED_IN_STEP
+    swapped_segments: int = MOST_IN_GROUP
 
     def __post_init__(self) -> None:
         if not 0 < self.dedupe_buffer_load_factor <= 1:
             raise ConfigError(
                 f"dedupe_buffer_load_factor={self.dedupe_buffer_load_factor}: must be in (0, 1]"
             )
-        for name in ("io_buffer_bytes", "max_io_buffer_bytes", "slice_bytes"):
+        for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name}={getattr(self, name)}: must be positive")
         if self.dedupe_buffer_bytes // SLOT_BYTES * self.dedupe_buffer_load_factor <= 1:
@@ -64,11 +74,15 @@ class Source(NamedTuple):
 
 
 def group_segments(
-    segments: Sequence[LogSegment], max_segment_bytes: int, max_index_bytes: int, round_end_offset: int
+    segments: Sequence[LogSegment],
+    max_segment_bytes: int,
+    max_index_bytes: int,
+    round_end_offset: int,
+    most_segments: int = MOST_IN_GROUP,
 ) -> Iterator[list[LogSegment]]:
     """Group neighbouring segments that together fit one segment, by size, index sizes and range of offsets (CL10).
 
-    Each group is made when it is asked for. It has at most MOST_IN_GROUP segments, because they are swapped in one step
+    Each group is made when it is asked for. It has at most `most_segments`, because they are swapped in one step
     of the log. Kafka has no such limit.
     """
     group: list[LogSegment] = []
@@ -78,7 +92,7 @@ def group_segments(
         indexes = segment.indexes
         sizes = (segment.size_bytes, indexes.lazy_offset.entries_bytes(), indexes.lazy_time.entries_bytes())
         fits = (
-            0 < len(group) < MOST_IN_GROUP
+            0 < len(group) < most_segments
             and log_bytes + sizes[0] <= max_segment_bytes
             and index_bytes + sizes[1] <= max_index_bytes
             and time_index_bytes + sizes[2] <= max_index_bytes

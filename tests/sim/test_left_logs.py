@@ -6,7 +6,8 @@ from cluster.core.broker.broker import Broker
 from replog.testing import SimCluster
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
-from sim.left_logs import NAME, judge_left_logs, left_logs
+from sim.disk.life import Life
+from sim.left_logs import NAME, judge_deleted_logs, judge_left_logs, left_logs
 
 ASIDE = "t-0.0123456789abcdef0123456789abcdef-stray"
 
@@ -35,3 +36,19 @@ def test_a_broker_that_has_just_started_is_not_judged_before_it_has_read_what_is
     node.core._context.replicas.clear()
     judge_left_logs([node], jury)
     assert [violation.checker for violation in jury.violations] == [NAME]
+
+
+def test_rt13_the_files_of_a_deleted_log_are_gone_once_no_job_is_left_for_them() -> None:
+    cluster = SimCluster(seed=1)
+    cluster.produce()
+    cluster.advance(500)
+    node, jury = cluster._node(2), Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    judge_deleted_logs([node], jury)
+    assert node.is_at_leisure and not jury.violations
+    name = ASIDE.replace("stray", "delete")
+    node.disk.file_system(Life("hand")).make_directory(f"{node.directories[0]}/{name}")
+    judge_deleted_logs([node], jury)
+    assert [each.what for each in jury.violations] == [f"{node.name} still has {name}, and no job deletes it"]
+    cluster.stop(2)
+    judge_deleted_logs([node], jury)
+    assert len(jury.violations) == 1

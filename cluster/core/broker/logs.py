@@ -41,8 +41,6 @@ logger = logging.getLogger(__name__)
 OnOffline = Callable[[str], None]
 
 NO_PREVIOUS_EPOCH = -1
-# To delete the files of so many takes 6 ms.
-SEGMENTS_DELETED_A_STEP = 256
 HIGH_WATERMARK_TIMER = "checkpoint.high_watermark"
 RECOVERY_POINT_TIMER = "checkpoint.recovery_point"
 
@@ -244,7 +242,7 @@ class BrokerLogs:
     def _delete(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         topic, partition = topic_partition
         try:
-            if len(log.local.segments) <= SEGMENTS_DELETED_A_STEP:
+            if len(log.local.segments) <= self._config.steps.deleted_segments:
                 self.directories.delete(topic, partition)
                 return
             delete_files = self.directories.begin_deletion(topic, partition)

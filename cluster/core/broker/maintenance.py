@@ -33,12 +33,6 @@ RETENTION_TIMER = "logs.retention"
 CLEANER_TIMER = "logs.cleaner"
 DELETION_TIMER = "logs.deletion"
 PRODUCERS_TIMER = "logs.producers"
-# What one step looks at and deletes takes a few milliseconds. A deleted segment waits for the disk, too.
-LOGS_A_STEP = 1000
-SEGMENTS_A_STEP = 16
-PRODUCERS_A_STEP = 100_000
-# To encode the snapshot of more takes a job: 200,000 take 50 ms.
-PRODUCERS_A_ROLL = 20_000
 
 
 @final
@@ -77,14 +71,14 @@ class LogMaintenance:
             RETENTION_TIMER,
             self._visit_for_retention,
             interval_ms=config.log_retention_check_interval_ms,
-            room=LOGS_A_STEP,
+            room=config.steps.logs,
         )
         self._expiry = Pass(
             context,
             PRODUCERS_TIMER,
             self._visit_for_expiry,
             interval_ms=config.producer_id_expiration_check_interval_ms,
-            room=PRODUCERS_A_STEP,
+            room=config.steps.producers,
         )
 
     def cleaner_of(self, log: PartitionLog) -> CleanerManager:
@@ -123,7 +117,8 @@ class LogMaintenance:
         """Leaves to jobs what a log on its own does at once: deletions of files, large snapshots."""
         log = replica.log
         log.retention.delete_files_with(self._doom)
-        log.flushes.most_in_a_roll = PRODUCERS_A_ROLL
+        log.flushes.most_in_a_roll = self._config.steps.snapshot_producers
+        log.truncation.batches_a_slice = self._config.steps.batches
         # The checkpoint may be left from an earlier topic of the same name.
         self.cleaner_of(log).truncate_checkpoint(key_of(log), log.log_end_offset)
 
@@ -164,7 +159,8 @@ class LogMaintenance:
         """Deletes old segments of one log; those of a compacted log only if no cleaner does that."""
         if replica.log.config.is_compacted and self._config.log_cleaner_enable:
             return 1, False
-        logs_a_segment = LOGS_A_STEP // SEGMENTS_A_STEP
+        steps = self._config.steps
+        logs_a_segment = max(steps.logs // steps.segments, 1)
         at_most = max(room // logs_a_segment, 1)
         count = self._shorten(replica, now_ms, at_most)
         return 1 + count * logs_a_segment, count == at_most
@@ -202,7 +198,7 @@ class LogMaintenance:
 
     def _visit_for_expiry(self, replica: Replica, now_ms: int, room: int) -> tuple[int, bool]:
         producers = replica.log.producers
-        taken = PRODUCERS_A_STEP // LOGS_A_STEP + len(producers.producers)
+        taken = max(self._config.steps.producers // self._config.steps.logs, 1) + len(producers.producers)
         producers.remove_expired(now_ms)
         return taken, False
 
@@ -269,9 +265,13 @@ class LogMaintenance:
         found = self._grab_filthiest(now_ms)
         if found is None:
             return False
+        steps = self._config.steps
         config = CleanerConfig(
             dedupe_buffer_bytes=self._config.log_cleaner_dedupe_buffer_size,
             io_buffer_bytes=max(self._config.log_cleaner_io_buffer_size // 2, 1),
+            slice_bytes=steps.compacted_bytes,
+            planned_segments=steps.planned_segments,
+            swapped_segments=steps.swapped_segments,
         )
         try:
             compaction = found.log.compactions.prepare(found.offsets, config, now_ms)
@@ -412,7 +412,7 @@ class LogMaintenance:
     def _shorten_compacted(self, now_ms: int) -> None:
         logs = [log for cleaner in self.cleaners.values() for log in cleaner.logs_to_shorten()]
         # What does not fit waits for the next timer.
-        room = SEGMENTS_A_STEP
+        room = self._config.steps.segments
         for log in logs:
             replica = self._context.replicas.get(TopicPartition(log.topic, log.partition))
             if replica is not None and room > 0:

@@ -14,6 +14,8 @@ ACKS_LEADER = 1
 ACKS_NONE = 0
 # A broker remembers the last five batches of each producer (TXN-1).
 MAX_IN_FLIGHT_IDEMPOTENT = 5
+# A batch of a few kilobytes may hold millions of records.
+MOST_RECORDS = 250_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,8 @@ class ConsumerConfig:
     fetch_max_bytes: int = 50 << 20
     fetch_max_wait_ms: int = 500
     max_partition_fetch_bytes: int = 1 << 20
+    # The records that are read of one answer; the next fetch goes on after them. Not a property of Kafka.
+    most_read_records: int = MOST_RECORDS
     retry_backoff_ms: int = 100
     request_timeout_ms: int = 30_000
     metadata_max_age_ms: int = 300_000
@@ -103,6 +107,8 @@ class ConsumerConfig:
             raise ConfigError(
                 "fetch_max_wait_ms must be below request_timeout_ms, or every idle fetch would time out"
             )
+        if self.most_read_records < 1:
+            raise ConfigError("most_read_records must be positive")
         if self.max_partition_fetch_bytes < 1 or self.fetch_max_bytes < 1:
             raise ConfigError("fetch_max_bytes and max_partition_fetch_bytes must be positive")
         if self.max_partition_fetch_bytes > INT_MAX or self.fetch_max_bytes > INT_MAX:

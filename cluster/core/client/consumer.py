@@ -426,6 +426,7 @@ class ConsumerCore:
             answer.high_watermark,
             check_crcs=self.config.check_crcs,
             shares=shares,
+            most_records=self.config.most_read_records,
         )
         effects: list[ConsumerEffect] = []
         # They would be read a second time.

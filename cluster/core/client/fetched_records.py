@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from cluster.core.client.config import MOST_RECORDS
 from cluster.core.client.effects import FetchedBatch
 from storage.batch import RecordBatch, iterate_batches
 from storage.batch.record import Record
 from storage.errors import StorageError
 from storage.values import quickly_made
 
-# The most that is read of all partitions of a fetch: a batch of a few kilobytes may hold millions of records.
-MOST_RECORDS = 250_000
+# The most that is read of all partitions of a fetch.
 MOST_RECORD_BYTES = 64 << 20
 
 
@@ -32,18 +32,19 @@ class FetchedRecords:
 
 
 def read_fetched(
-    data: bytes, position: int, high_watermark: int, *, check_crcs: bool, shares: int = 1
-) -> FetchedRecords:
+    data: bytes, position: int, high_watermark: int, *, check_crcs: bool, shares: int = 1,
+    most_records: int = MOST_RECORDS,
+) -> FetchedRecords:  # fmt: skip
     """Reads records from `position` to `high_watermark` (exclusive) out of whole or cut off batches.
 
     The first batch may begin below `position`, and the last may be cut off by the size of the fetch: the caller sees
     neither. Control batches only move the position. Damage ends the reading and is returned, not raised. A reading
     also ends, perhaps within a batch, with the record that fills its room: the next fetch goes on after it. `shares` is
-    the number of partitions that are read together.
+    the number of partitions that are read together, of which all together take `most_records`.
     """
     records: list[Record] = []
     batches: list[FetchedBatch] = []
-    room = Room(shares)
+    room = Room(shares, most_records)
     next_offset, last_epoch = position, -1
     damage: StorageError | None = None
     try:
@@ -82,10 +83,10 @@ class Room:
 
     __slots__ = ("_bytes_left", "_records_left")
 
-    def __init__(self, shares: int = 1) -> None:
+    def __init__(self, shares: int = 1, most_records: int = MOST_RECORDS) -> None:
         """Makes the room of one of so many partitions that are read together."""
         assert shares > 0, shares
-        self._records_left = MOST_RECORDS // shares or 1
+        self._records_left = most_records // shares or 1
         self._bytes_left = MOST_RECORD_BYTES // shares or 1
 
     @property

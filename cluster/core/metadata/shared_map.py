@@ -49,6 +49,12 @@ class SharedMap(Mapping[K, V]):
             made._settled()
         return made
 
+    def twin(self) -> SharedMap[K, V]:
+        """Returns a map of the same content: a look at all of it leaves this one as it is."""
+        made: SharedMap[K, V] = SharedMap()
+        made._state = self._state
+        return made
+
     def _settled(self) -> dict[K, V]:
         """Returns a dict of all of it, which the map has from now on. The content stays the same."""
         base, changed, removed = self._state

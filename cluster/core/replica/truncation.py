@@ -19,8 +19,6 @@ from storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
-# Each deleted segment waits for the disk, one after the other; a step deletes so many.
-SEGMENTS_A_STEP = 16
 TRUNCATE_TIMER = "replica.truncate:"
 
 
@@ -152,9 +150,9 @@ class Truncations:
         nothing is cut yet. After an answer to a fetch what is left differs from the leader's log as before, so the
         answer to the next fetch asks for the rest.
         """
-        segments = replica.log.local.segments
-        if len(segments) > SEGMENTS_A_STEP:
-            to_offset = max(to_offset, segments.last_base_offsets(SEGMENTS_A_STEP)[0])
+        segments, most = replica.log.local.segments, self._context.config.steps.segments
+        if len(segments) > most:
+            to_offset = max(to_offset, segments.last_base_offsets(most)[0])
         if replica.log.truncation.prepare(to_offset, now_ms=now_ms):
             self.truncate(now_ms, replica, to_offset)
 
@@ -176,7 +174,7 @@ class Truncations:
         Only for an answer to a fetch: that of the next one asks for the rest. Raises StorageError.
         """
         segments = replica.log.local.segments
-        if len(segments) > SEGMENTS_A_STEP:
+        if len(segments) > self._context.config.steps.segments:
             self.truncate_in_part(now_ms, replica, segments.first_base_offset)
         else:
             self.truncate_fully(now_ms, replica, start_at)

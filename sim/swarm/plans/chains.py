@@ -293,12 +293,27 @@ def _half_swapped(ground: Ground, choices: Choices) -> list[Part]:
     Each segment that takes the place of others has four files that are swap files until then. The topic has short
     segments from now on, of which there soon are some to compact.
     """
+    partition, altered = _compacted_soon(ground, choices)
+    deaths = [_death_in_swap(ground, choices.within(who), f"{who}({partition})", partition) for who in _BOTH]
+    return [altered, *deaths]
+
+
+def _compacted_soon(ground: Ground, choices: Choices) -> tuple[str, Part]:
+    """Returns a partition of a compacted topic, and the step because of which its brokers soon compact it."""
     names = [name for name in ground.lasting if ground.is_compacted(name)]
     name = choices.pick(names, "compacted topic")
     partition = f"{name}/{choices.below(ground.scenario.topics[name].partitions, 'partition')}"
-    altered: Part = {"alter_topic": name, "config": {"segment.ms": 300, "min.cleanable.dirty.ratio": "0.01"}}
-    deaths = [_death_in_swap(ground, choices.within(who), f"{who}({partition})", partition) for who in _BOTH]
-    return [altered, *deaths]
+    return partition, {
+        "alter_topic": name,
+        "config": {"segment.ms": 300, "min.cleanable.dirty.ratio": "0.01"},
+    }
+
+
+def _fails_compacting(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a broker that loses the directory of a compacted log when it compacts one, and goes on with others."""
+    partition, altered = _compacted_soon(ground, choices)
+    target = choices.pick(("leader", "follower"), "whose")
+    return [altered, {"break_disk": f"{target}({partition})", "log": partition, "job": "compact"}]
 
 
 def _death_in_swap(ground: Ground, choices: Choices, target: str, partition: str) -> Part:
@@ -316,6 +331,11 @@ def _death_in_swap(ground: Ground, choices: Choices, target: str, partition: str
 def _compacts(ground: Ground) -> bool:
     """Whether a log that faults may aim at is compacted."""
     return any(map(ground.is_compacted, ground.lasting)) and has_followers(ground)
+
+
+def _compacts_in_several(ground: Ground) -> bool:
+    """Whether a log that faults may aim at is compacted, by brokers that have several directories."""
+    return _compacts(ground) and ground.scenario.cluster.directories > 1
 
 
 def _damaged_news(ground: Ground, choices: Choices) -> list[Part]:
@@ -378,6 +398,7 @@ CHAINS = (
     chain("unanswered", _unanswered, possible=has_followers),
     chain("inside-a-job", _inside_a_job, percent=80, possible=has_followers),
     chain("half-swapped", _half_swapped, percent=100, most=8, possible=_compacts, lasts_ms=2_500),
+    chain("fails-compacting", _fails_compacting, percent=100, most=4, possible=_compacts_in_several),
     chain("damaged-news", _damaged_news, possible=has_followers),
     chain("late-words", _late_words, most=1, possible=has_followers),
     Fault(

@@ -28,17 +28,22 @@ def _when_alone(ground: Ground, partition: str) -> Part:
 def _slow_copier(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a follower that does not keep up for longer than it may, while its broker is alive.
 
-    It hears nothing from its leader, or what it fetches takes long: it asks again and again and is always behind.
+    It hears nothing from its leader, or what it fetches takes long: it asks again and again and is always behind. In
+    some seeds the leader does not hear what became of its proposals, which it makes for all its partitions at once.
     """
     partition = ground.partition(choices, lasting=True)
     lag_ms = _setting(ground, _LAG)
     lasting = f"{lag_ms * 3 // 2 + choices.pick((1_300, 2_000), 'longer')}ms"
     link = f"follower({partition}) <-> leader({partition})"
     fetches_little = ground.scenario.cluster.settings.get(_FETCHED, 1 << 20) <= _FEW_BYTES
+    unheard: list[Part] = []
+    if choices.chance(35, "unheard"):
+        answers: Part = {"share": "100%", "only": "AlterPartition", "for": lasting}
+        unheard = [{"lose": f"controller -> leader({partition})"} | answers]
     if not fetches_little and choices.chance(60, "cut"):
-        return [{"cut": link, "for": lasting}]
+        return [{"cut": link, "for": lasting}, *unheard]
     by_ms = choices.pick((40, 150, 400), "by") if fetches_little else lag_ms
-    return [{"slow": link, "by": f"{by_ms}ms", "for": lasting}]
+    return [{"slow": link, "by": f"{by_ms}ms", "for": lasting}, *unheard]
 
 
 def _unheard_leader(ground: Ground, choices: Choices) -> list[Part]:

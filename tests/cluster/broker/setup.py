@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import final
 
+from cluster.core.bounds import StepBounds
 from cluster.core.broker.broker import Broker
 from cluster.core.config import BrokerConfig
 from cluster.core.effects import Effect, RunJob
@@ -44,11 +45,11 @@ class BrokerSetup:
         *,
         life: int = 1,
         directories: str | tuple[str, ...] = "data",
-        **settings: int,
+        **settings: int | StepBounds,
     ) -> None:
         self.now_ms = 1_000_000
         self.disk = disk or SimDisk(Draws(3), lambda: self.now_ms)
-        config = replace(BrokerConfig(node_id=1, port=9001), **settings)  # type: ignore[arg-type]  # ints only
+        config = replace(BrokerConfig(node_id=1, port=9001), **settings)  # type: ignore[arg-type]
         file_system = self.disk.file_system(Life(f"1#{life}"))
         self.broker = Broker(config, file_system, directories, Draws(5).child("life", life))
         self._next_call = 0

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from cluster.core.broker import logs
+from cluster.core.bounds import StepBounds
 from cluster.core.effects import Reply, RunJob, SetTimer, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import JobDone
@@ -161,10 +161,10 @@ def test_a_topic_whose_deletion_fails_on_one_disk_is_removed_whole() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_rt13_the_files_of_a_log_of_many_segments_are_deleted_by_a_job(
-    monkeypatch: pytest.MonkeyPatch, fails: bool
+    fails: bool,
 ) -> None:
-    setup = leading()
-    monkeypatch.setattr(logs, "SEGMENTS_DELETED_A_STEP", 1)
+    setup = booted(steps=StepBounds(deleted_segments=1))
+    setup.metadata(*topic())
     log = setup.broker.replicas()[IN_TWO[0]].log
     log.append_as_leader(
         build_batch([Record(offset=0, timestamp=0, key=None, value=b"")], base_offset=0),

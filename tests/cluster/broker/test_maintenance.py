@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from dataclasses import replace
 
-from cluster.core.broker.maintenance import SEGMENTS_A_STEP
+from cluster.core.bounds import StepBounds
 from cluster.core.broker.passes import Pass
 from cluster.core.config import BrokerConfig
 from cluster.core.effects import Effect, RunJob, SetTimer, Stop
@@ -26,9 +26,13 @@ LED_HERE = PartitionRecord(topic="t", partition=0, replicas=(1,), isr=(1,), lead
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "400", "message.timestamp.type": "LogAppendTime"}
 DELETE = {"segment.bytes": "400", "retention.ms": "60000", "message.timestamp.type": "LogAppendTime"}
 
+USUAL = StepBounds()
 
-def broker_with(configs: dict[str, str], *, has_cleaner: bool = True) -> BrokerSetup:
-    setup = BrokerSetup(log_cleaner_enable=has_cleaner)
+
+def broker_with(
+    configs: dict[str, str], *, has_cleaner: bool = True, steps: StepBounds = USUAL
+) -> BrokerSetup:
+    setup = BrokerSetup(log_cleaner_enable=has_cleaner, steps=steps)
     setup.boot()
     setup.metadata(TopicRecord(name="t", topic_id=TOPIC_ID, configs=tuple(configs.items())), LED_HERE)
     return setup
@@ -103,10 +107,26 @@ def test_rt5_many_old_segments_are_deleted_in_several_steps_within_one_check() -
     assert len(log.local.segments) == 24, log.local.segments.base_offsets
     setup.fire("logs.retention", 60_001)
     began_ms = setup.now_ms
-    assert len(log.local.segments) == 24 - SEGMENTS_A_STEP
+    assert len(log.local.segments) == 24 - USUAL.segments
     # What comes meanwhile is served.
     produce(setup, 95)
     effects = setup.fire("logs.retention", 1)
+    assert len(log.local.segments) == 1
+    assert timer_of(effects, "logs.retention") == began_ms + 300_000
+
+
+def test_rt5_with_small_bounds_a_step_deletes_two_segments() -> None:
+    setup = broker_with(DELETE, steps=StepBounds(segments=2))
+    produce(setup, *range(23))
+    log = log_of(setup)
+    left = [len(log.local.segments)]
+    effects = setup.fire("logs.retention", 60_001)
+    began_ms = setup.now_ms
+    while timer_of(effects, "logs.retention") == setup.now_ms + 1:
+        left.append(len(log.local.segments))
+        effects = setup.fire("logs.retention", 1)
+    # The last of them was active: an empty segment takes its place.
+    assert left == [6, 4, 2, 1]
     assert len(log.local.segments) == 1
     assert timer_of(effects, "logs.retention") == began_ms + 300_000
 
@@ -215,6 +235,22 @@ def test_cl4_the_cleaner_cleans_in_jobs_and_notes_how_far() -> None:
     assert timer_of(everything, "logs.cleaner") == setup.now_ms + 15_000
     # Nothing is dirty.
     assert of(setup.fire("logs.cleaner", 15_000), RunJob) == []
+
+
+def test_cl4_small_bounds_split_a_round_into_more_jobs_and_change_nothing_of_its_outcome() -> None:
+    def cleaned(steps: StepBounds) -> tuple[int, list[bytes | None], object]:
+        setup = broker_with(COMPACT, steps=steps)
+        produce(setup, *(number % 2 for number in range(23)))
+        everything = run_jobs(setup, setup.fire("logs.cleaner", 15_000))
+        jobs = [job for job in of(everything, RunJob) if job.kind == "compact"]
+        return len(jobs), keys_in(log_of(setup)), setup.broker.maintenance.cleaners["data"].checkpoints
+
+    few, keys, checkpoints = cleaned(StepBounds())
+    many, same_keys, same_checkpoints = cleaned(
+        StepBounds(planned_segments=1, swapped_segments=2, compacted_bytes=64)
+    )
+    assert (same_keys, same_checkpoints) == (keys, checkpoints)
+    assert many > few
 
 
 def test_cl4_after_a_round_the_next_log_is_cleaned_at_once() -> None:

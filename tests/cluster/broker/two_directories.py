@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cluster.core.bounds import StepBounds
 from cluster.core.effects import Effect, Reply, Send
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
@@ -41,7 +42,7 @@ def topic(name: str = "t", topic_id: str = TOPIC_ID, **configs: str) -> list[Met
     ]
 
 
-def booted(disk: SimDisk | None = None, *, life: int = 1, **settings: int) -> BrokerSetup:
+def booted(disk: SimDisk | None = None, *, life: int = 1, **settings: int | StepBounds) -> BrokerSetup:
     setup = BrokerSetup(disk, life=life, directories=TWO, **settings)
     setup.boot()
     return setup

@@ -41,6 +41,7 @@ from tests.cluster.client.fake_cluster import FakeCluster
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 WAKE = TimerFired(key="consumer.wake")
+USUAL = ConsumerConfig()
 
 
 def batch(base_offset: int, count: int, *, epoch: int = 0, is_control: bool = False) -> bytes:
@@ -57,10 +58,14 @@ def batch(base_offset: int, count: int, *, epoch: int = 0, is_control: bool = Fa
 
 
 def reading(
-    start: Start = 0, *, reset: OffsetReset = OffsetReset.EARLIEST, partitions: int = 1
+    start: Start = 0,
+    *,
+    reset: OffsetReset = OffsetReset.EARLIEST,
+    partitions: int = 1,
+    config: ConsumerConfig = USUAL,
 ) -> tuple[ConsumerCore, FakeCluster, list[Send]]:
     """Answer the metadata request. Returns what the consumer sends then."""
-    consumer = ConsumerCore(ConsumerConfig(auto_offset_reset=reset))
+    consumer = ConsumerCore(replace(config, auto_offset_reset=reset))
     cluster = FakeCluster({"t": partitions}, broker_count=1)
     keys = [TopicPartition("t", number) for number in range(partitions)]
     (ask,) = sends(consumer.assign(0, [(key, start) for key in keys]))
@@ -228,6 +233,14 @@ def test_position_follows_what_was_read() -> None:
 def test_records_below_the_position_are_skipped() -> None:
     consumer, _, (fetch,) = reading(2)
     assert offsets(consumer.step(0, fetched(fetch, batch(0, 4)))) == [2, 3]
+
+
+def test_fet4_a_consumer_that_reads_few_records_of_an_answer_asks_for_the_next_ones() -> None:
+    consumer, _, (fetch,) = reading(0, config=ConsumerConfig(most_read_records=2))
+    effects = consumer.step(0, fetched(fetch, batch(0, 3)))
+    assert (offsets(effects), consumer.positions()) == ([0, 1], {T0: 2})
+    (again,) = fetches(effects)
+    assert asked_offset(again) == 2
 
 
 def test_incomplete_last_batch_is_ignored() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.core.client.fetched_records import MOST_RECORDS, read_fetched
+from cluster.core.client.config import MOST_RECORDS
+from cluster.core.client.fetched_records import read_fetched
 from storage.batch import Compression, Record, build_batch
 
 SHARES = MOST_RECORDS // 100

@@ -111,3 +111,12 @@ def test_a_job_that_reads_the_map_at_the_same_time_changes_nothing(kind: str) ->
             break
         places += 1
     assert places > 2, (kind, places)
+
+
+def test_a_look_at_its_twin_leaves_a_map_as_it_is() -> None:
+    """A look from outside that puts a map in order would hide what a change makes of one that is not."""
+    shared = SharedMap({"a": 1, "b": 2}).changed_by({"c": 3}, {"a": None})
+    before = shared._state
+    assert list(shared.twin().items()) == [("b", 2), ("c", 3)] and len(shared.twin()) == 2
+    assert shared._state is before
+    assert list(shared) == ["b", "c"] and shared._state is not before

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, final
 
+from cluster.core.bounds import StepBounds
 from cluster.core.broker.logs import BrokerLogs, DirectoryFailures
 from cluster.core.broker.maintenance import LogMaintenance
 from cluster.core.config import BrokerConfig
@@ -68,13 +69,13 @@ def broker_epoch_of(broker_id: int) -> int:
 class Setup:
     """Broker 1. Brokers 1 to 3 are registered and unfenced, with epochs 101 to 103."""
 
-    def __init__(self, **settings: int) -> None:
+    def __init__(self, **settings: int | StepBounds) -> None:
         self.now_ms = 1_000_000
         self.failures: list[str] = []
         self.disk = SimDisk(Draws(1), lambda: self.now_ms)
         self.outbox = Outbox()
         self.metadata = CurrentImage()
-        config = replace(BrokerConfig(node_id=1), **settings)  # type: ignore[arg-type]  # ints only
+        config = replace(BrokerConfig(node_id=1), **settings)  # type: ignore[arg-type]
         file_system = self.disk.file_system(Life("1"))
         self.logs = BrokerLogs(config, file_system, "data", Draws(1), self.outbox, DirectoryFailures())
         self.logs.open(self.now_ms)

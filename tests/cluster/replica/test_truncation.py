@@ -11,22 +11,29 @@ from typing import cast
 
 import pytest
 
+from cluster.core.bounds import StepBounds
 from cluster.core.effects import Send
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import NO_EPOCH, FetchRequest
-from cluster.core.replica.truncation import SEGMENTS_A_STEP, InFetchTruncation
+from cluster.core.replica.truncation import InFetchTruncation
 from storage.batch import Record, build_batch, stamp
 from storage.disk.filesystem import FileSystem
 from storage.errors import StorageError
 from tests.cluster.replica.setup import Setup, asked_of, diverging, observed, only_sent, sent, stamped
 
+USUAL = StepBounds()
+# What one step cuts off at most.
+SEGMENTS = USUAL.segments
 
-def following(*history: tuple[int, int], high_watermark: int = 0) -> tuple[Setup, Send]:
+
+def following(
+    *history: tuple[int, int], high_watermark: int = 0, steps: StepBounds = USUAL
+) -> tuple[Setup, Send]:
     """Return a follower of leader epoch 9, with a fetch in flight.
 
     `history` is its log: pairs of an epoch and a number of batches of one record.
     """
-    setup = Setup()
+    setup = Setup(steps=steps)
     send = only_sent(setup.place(leader=2, leader_epoch=9), FetchRequest)
     offset = 0
     for epoch, count in history:
@@ -62,7 +69,7 @@ def with_many_segments(segments: int) -> tuple[Setup, Send]:
 
 
 def test_epc2_a_cut_through_many_segments_takes_several_rounds() -> None:
-    setup, send = with_many_segments(2 * SEGMENTS_A_STEP + 3)
+    setup, send = with_many_segments(2 * SEGMENTS + 3)
     ends = []
     for _ in range(3):
         send = only_sent(setup.answer_fetch(send, diverging=diverging(2, 1)), FetchRequest)
@@ -70,7 +77,7 @@ def test_epc2_a_cut_through_many_segments_takes_several_rounds() -> None:
         assert (asked_of(send).fetch_offset, asked_of(send).last_fetched_epoch) == (setup.end, 2)
         ends.append(setup.end)
     # The segment at the cut stays, empty, and is the first of the next round.
-    assert ends == [SEGMENTS_A_STEP + 3, 4, 1]
+    assert ends == [SEGMENTS + 3, 4, 1]
 
 
 def with_many_producers(producers: int) -> tuple[Setup, Send]:
@@ -131,13 +138,13 @@ def test_fet2_a_long_cut_of_a_log_without_epochs_takes_a_step_for_each_slice() -
 
 
 def test_fet2_a_log_of_many_segments_without_epochs_is_cut_in_several_steps() -> None:
-    setup, _ = with_many_segments(2 * SEGMENTS_A_STEP + 3)
+    setup, _ = with_many_segments(2 * SEGMENTS + 3)
     without_epochs(setup, high_watermark=1)
     setup.place(leader=3, leader_epoch=10)
     ends = [setup.end]
     while not (fetches := sent(setup.wait(0, "replica.truncate:t-0"), FetchRequest)):
         ends.append(setup.end)
-    assert ends == [SEGMENTS_A_STEP + 3, 4]
+    assert ends == [SEGMENTS + 3, 4]
     assert asked_of(fetches[0]).fetch_offset == setup.end == 1
 
 
@@ -181,7 +188,7 @@ def test_ap16_a_cut_before_the_first_fetch_that_finds_no_descriptor_is_tried_aga
 
 
 def test_pro9_a_disk_that_fails_in_a_cut_of_several_steps_raises_if_it_is_the_last() -> None:
-    setup, _ = with_many_segments(2 * SEGMENTS_A_STEP + 3)
+    setup, _ = with_many_segments(2 * SEGMENTS + 3)
     without_epochs(setup, high_watermark=1)
     setup.place(leader=3, leader_epoch=10)
     setup.disk.fail(1, errno.EIO)
@@ -192,15 +199,28 @@ def test_pro9_a_disk_that_fails_in_a_cut_of_several_steps_raises_if_it_is_the_la
 
 
 def test_fet11_a_follower_far_above_the_leaders_end_is_cut_in_several_rounds() -> None:
-    setup, send = with_many_segments(SEGMENTS_A_STEP + 9)
+    setup, send = with_many_segments(SEGMENTS + 9)
     for expected in (9, 2):
         fields = {"error": ErrorCode.OFFSET_OUT_OF_RANGE, "log_end_offset": 2}
         send = only_sent(setup.answer_fetch(send, **fields), FetchRequest)
         assert (setup.end, asked_of(send).fetch_offset) == (expected, expected)
 
 
+def test_fet2_a_cut_of_two_segments_a_step_goes_on_below_an_empty_active_segment() -> None:
+    setup, send = following(steps=StepBounds(segments=2))
+    for offset in range(4):
+        send = only_sent(setup.answer_fetch(send, records=stamped(offset, 2, b"x")), FetchRequest)
+        setup.replica.log.flushes.roll(now_ms=0)
+    assert setup.replica.log.local.segments.active.size_bytes == 0
+    ends = []
+    while setup.end > 1:
+        send = only_sent(setup.answer_fetch(send, diverging=diverging(2, 1)), FetchRequest)
+        ends.append(setup.end)
+    assert ends == [3, 2, 1]
+
+
 def test_fet11_a_follower_of_many_segments_starts_again_in_several_rounds() -> None:
-    setup, send = with_many_segments(SEGMENTS_A_STEP + 9)
+    setup, send = with_many_segments(SEGMENTS + 9)
     fields = {"error": ErrorCode.OFFSET_OUT_OF_RANGE, "log_start_offset": 50, "log_end_offset": 60}
     for expected in (9, 50):
         send = only_sent(setup.answer_fetch(send, **fields), FetchRequest)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from cluster.core.connection.codec import Answers, Calls, Malformed, OutOfBounds
 from cluster.core.messages import FetchPartitionResponse, FetchResponse, ProducePartition, ProduceRequest
-from cluster.shell.streams import PRODUCE, REPLICA_FETCH, StreamCodec
+from cluster.shell.streams import PRODUCE, REPLICA_FETCH, parting
 from cluster.shell.wire.framing import NONE_LARGE_BYTES
 from tests.cluster.connection.bodies import T0, fetched, produce
 from tests.cluster.shell.bounded import within
@@ -22,17 +21,6 @@ from tests.cluster.shell.bounded import within
 MIB = 1 << 20
 # What one message around the records may take.
 AROUND_BYTES = 16 << 10
-
-
-def parting(codec: StreamCodec, large_bytes: int) -> StreamCodec:
-    """The codec with another idea of what is large, in the direction in which it sends records."""
-    request, response = codec.request_framing, codec.response_framing
-    if request is not None:
-        fill = partial(codec.fill_request, large_bytes=large_bytes)
-        return replace(codec, fill_request=fill, request_framing=replace(request, least_bytes=large_bytes))
-    assert response is not None, codec.path
-    fill = partial(codec.fill_response, large_bytes=large_bytes)
-    return replace(codec, fill_response=fill, response_framing=replace(response, least_bytes=large_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,8 +78,14 @@ class Story:
         topic = TopicMetadata(name="t", topic_id=topic_id, partitions=(partition,))
         self.sends.on_step(client, [Response(call=-1, body=MetadataResponse(topics=(topic,)))], 0)
 
-    def answered(self, call: int, body: ResponseBody | TransportError, now_ms: int = 0) -> None:
-        self.sends.on_step(CLIENT, [Response(call=call, body=body)], now_ms + BACKOFF_MS)
+    def answered(
+        self,
+        call: int,
+        body: ResponseBody | TransportError,
+        now_ms: int = 0,
+        paused: tuple[TopicPartition, ...] = (),
+    ) -> None:
+        self.sends.on_step(CLIENT, [Response(call=call, body=body)], now_ms + BACKOFF_MS, paused)
 
 
 def test_the_first_batch_of_a_producer_is_alone_in_flight() -> None:
@@ -289,3 +295,12 @@ def test_nor_does_it_wait_for_the_answer_to_what_it_has_asked_before() -> None:
     story.sends.on_sought(CLIENT, T0)
     story.answered(1, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3))
     assert story.sent(2, fetch(5)) == []
+
+
+def test_fet4_who_was_refused_while_it_read_no_further_may_ask_at_once() -> None:
+    """The answer to a fetch of a partition that is paused meanwhile is dropped, with its error."""
+    for paused, broken in (((), ["hasty-retries"]), ((T0,), [])):
+        story = Story()
+        story.sent(1, fetch(5))
+        story.answered(1, refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3), paused=paused)
+        assert story.sent(2, fetch(5)) == broken

@@ -13,9 +13,11 @@ from cluster.core.client.effects import (
     TopicMissing,
     Truncated,
 )
-from cluster.core.client.starts import asked_timestamp
+from cluster.core.client.starts import AtTime, BeforeEnd, asked_timestamp
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
     FetchPartition,
     FetchRequest,
     ListOffsetsRequest,
@@ -115,6 +117,44 @@ def test_a_consumer_that_is_out_of_range_goes_where_the_broker_says() -> None:
     assert not consumer.reset_to(30)
     consumer.look_up(7, asked_timestamp(OffsetReset.EARLIEST), 31)
     assert consumer.reset_to(12)
+
+
+def test_a_place_before_the_end_is_not_before_the_log_start() -> None:
+    for start, count, expected in ((0, 5, 25), (28, 5, 28), (0, 40, 0), (3, 0, 30)):
+        for offset in (expected, 30 - count - 1):
+            consumer = Consumer()
+            consumer.positions.on_sought("c", T0, BeforeEnd(count))
+            consumer.look_up(6, LATEST_TIMESTAMP, 30)
+            if count > 0:
+                consumer.look_up(7, EARLIEST_TIMESTAMP, start)
+            assert consumer.reset_to(offset, "before_end") is (offset != expected), (start, count, offset)
+
+
+def test_a_time_is_where_the_broker_says_or_the_end_where_no_record_is_as_late() -> None:
+    for found, expected in ((12, 12), (-1, 30)):
+        consumer = Consumer()
+        consumer.positions.on_sought("c", T0, AtTime(1_000))
+        consumer.look_up(6, 1_000, found)
+        if found < 0:
+            consumer.look_up(7, LATEST_TIMESTAMP, 30)
+        assert not consumer.reset_to(expected, "timestamp") and not consumer.fetch(expected, -1)
+    assert consumer.reset_to(29, "earliest") is False
+
+
+def test_what_was_answered_is_not_looked_up_again() -> None:
+    consumer = Consumer()
+    consumer.positions.on_sought("c", T0, BeforeEnd(5))
+    # An answer that says nothing, and one to a look-up of before.
+    consumer.look_up(5, LATEST_TIMESTAMP, -1)
+    consumer.look_up(6, LATEST_TIMESTAMP, 30)
+    consumer.look_up(7, EARLIEST_TIMESTAMP, 0)
+    assert not consumer.jury.violations
+    # Its user sends it somewhere else meanwhile.
+    consumer.positions.on_sought("c", T0, OffsetReset.LATEST)
+    consumer.look_up(8, LATEST_TIMESTAMP, 31)
+    assert not consumer.jury.violations
+    consumer.look_up(9, LATEST_TIMESTAMP, 31)
+    assert [each.checker for each in consumer.jury.violations] == ["consumer-positions"]
 
 
 def test_a_new_life_and_other_clients_are_judged_by_nothing_that_was_before() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import final
 from unittest.mock import patch
 
 import pytest
@@ -10,7 +11,7 @@ from cluster.core.broker.maintenance import RETENTION_TIMER
 from cluster.core.effects import SetTimer
 from cluster.core.events import TimerFired
 from cluster.core.messages import ProducePartition, ProduceRequest, TopicPartition
-from cluster.core.metadata.records import PartitionRecord, TopicRecord
+from cluster.core.metadata.records import PartitionRecord, TopicConfigRecord, TopicRecord
 from sim.checkers.base import Jury
 from sim.checkers.due_retention import DueRetention
 from sim.checkers.ghost import Ghost
@@ -119,3 +120,55 @@ def test_a_pass_that_goes_on_in_another_step_is_not_judged() -> None:
     with patch.object(Retention, "delete_old", lambda *_, **__: 0):
         assert not found(leading(retention_bytes="0"), 0, at_ms=1)
         assert found(leading(retention_bytes="0"), 0, at_ms=2)
+
+
+@final
+class LongPass:
+    """A pass of two steps over one log, of which the first deletes nothing."""
+
+    def __init__(self, **configs: str) -> None:
+        self.setup = leading(**configs)
+        self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+        self._checker = DueRetention(self.jury)
+
+    def step(self, at_ms: int, *, deletes: bool) -> list[str]:
+        """Make a step whose next one is so far ahead; returns what is wrong then."""
+        original = Retention.delete_old
+        with patch.object(Retention, "delete_old", original if deletes else lambda *_, **__: 0):
+            self.setup.fire(RETENTION_TIMER, 0)
+        timer = SetTimer(key=RETENTION_TIMER, at_ms=self.setup.now_ms + at_ms)
+        fired = (TimerFired(key=RETENTION_TIMER),)
+        self._checker.on_step("broker-1", self.setup.broker, self.setup.now_ms, fired, (timer,))
+        return [each.what for each in self.jury.violations]
+
+    def produce(self, value: bytes) -> None:
+        records = build_batch([Record(0, self.setup.now_ms, b"k", value)])
+        asked = ProducePartition(topic_partition=T0, records=records)
+        self.setup.ask(ProduceRequest(acks=-1, timeout_ms=1_000, partitions=(asked,)))
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+def test_rt6_what_was_due_when_a_long_pass_began_is_gone_when_it_ends(deletes: bool) -> None:
+    a_pass = LongPass(retention_bytes="150")
+    assert not a_pass.step(1, deletes=False)
+    assert bool(a_pass.step(1_000, deletes=deletes)) is not deletes
+
+
+def test_rt6_what_becomes_due_in_the_midst_of_a_long_pass_waits_for_the_next() -> None:
+    a_pass = LongPass(retention_bytes="300")
+    assert not a_pass.step(1, deletes=False)
+    size_bytes = a_pass.setup.broker.replicas()[T0].log.local.segments.size_bytes
+    assert 230 < size_bytes < 375
+    a_pass.produce(b"e")
+    a_pass.produce(b"f")
+    assert not a_pass.step(1_000, deletes=False)
+    assert a_pass.step(1_000, deletes=False)
+
+
+def test_rt6_a_long_pass_over_a_log_whose_properties_change_is_not_judged() -> None:
+    a_pass = LongPass(retention_bytes="-1")
+    assert not a_pass.step(1, deletes=False)
+    changed = TopicConfigRecord(topic="t", configs=(("segment.bytes", "100"), ("retention.bytes", "0")))
+    a_pass.setup.metadata(changed)
+    assert not a_pass.step(1_000, deletes=False)
+    assert a_pass.step(1_000, deletes=False)

@@ -6,7 +6,8 @@ import pytest
 
 from replog.testing import RuleViolated
 from sim.bugs import install
-from sim.run import RunResult, Verdict
+from sim.run import RunResult, Verdict, run_scenario
+from sim.scenario.loading import parse_scenario
 from tests.sim.runs.cluster_driver import driven_cluster
 
 
@@ -39,3 +40,26 @@ def test_c7_is_found_by_this_run_when_the_mend_is_taken_out() -> None:
 @pytest.mark.parametrize("seed", range(2, 8))
 def test_c7_holds_for_other_seeds(seed: int) -> None:
     assert lower_segment_bytes(seed=seed).verdict is Verdict.HELD
+
+
+COPIED = """\
+scenario: late-copies
+duration: 4s
+network: {transport: datagram, duplicates: 60%, spread: 150ms}
+topics:
+  t: {partitions: 1, replicas: 3, config: {segment.bytes: 1000}}
+producers:
+  - {topic: t, rate: 60/s, acks: all, size: 600 B, batch: 4000 B, linger: 100ms}
+consumers:
+  - {topic: t}
+steps:
+  - {at: 2500ms, alter_topic: t, config: {segment.bytes: 20000}}
+"""
+
+
+@pytest.mark.parametrize("seed", [5, 9])
+def test_a_set_that_was_too_large_may_be_appended_as_a_copy_comes_when_the_topic_takes_it(seed: int) -> None:
+    """A network that makes copies brings one after another copy was refused: a refusal is no last word then."""
+    result = run_scenario(parse_scenario(COPIED, "copied.yaml"), seed)
+    assert result.verdict is Verdict.HELD, result.violations
+    assert result.operations["info"] > 0

@@ -12,7 +12,7 @@ from sim.disk.life import Life
 from storage.batch import Record, RecordBatch, build_batch
 from storage.cleaner.compaction import Compaction
 from storage.cleaner.offset_map import SLOT_BYTES
-from storage.cleaner.plan import CleanerConfig
+from storage.cleaner.plan import PLANNED_IN_STEP, CleanerConfig
 from storage.config import LogConfig
 from storage.log import AppendOrigin
 from storage.log.compaction import CleanableOffsets
@@ -101,7 +101,7 @@ class CleanedLog:
 
     def prepare(
         self, first_dirty: int = 0, *, slots: int = 1000, end: int | None = None, now_ms: int | None = None,
-        io_buffer_bytes: int = 64 << 10,
+        io_buffer_bytes: int = 64 << 10, planned_segments: int = PLANNED_IN_STEP,
     ) -> Compaction:  # fmt: skip
         """Prepare a round with a map of `slots`, up to `end` (by default the active segment)."""
         offsets = CleanableOffsets(
@@ -113,17 +113,19 @@ class CleanedLog:
             dedupe_buffer_bytes=slots * SLOT_BYTES,
             io_buffer_bytes=io_buffer_bytes,
             max_io_buffer_bytes=io_buffer_bytes,
+            planned_segments=planned_segments,
         )
         return self.log.compactions.prepare(offsets, config, self.now_ms if now_ms is None else now_ms)
 
     def clean(
         self, first_dirty: int = 0, *, slots: int = 1000, end: int | None = None, now_ms: int | None = None,
-        io_buffer_bytes: int = 64 << 10,
+        io_buffer_bytes: int = 64 << 10, planned_segments: int = PLANNED_IN_STEP,
     ) -> int:  # fmt: skip
         """Run a round. Returns the next first dirty offset."""
         compaction = self.prepare(
-            first_dirty, slots=slots, end=end, now_ms=now_ms, io_buffer_bytes=io_buffer_bytes
-        )
+            first_dirty, slots=slots, end=end, now_ms=now_ms, io_buffer_bytes=io_buffer_bytes,
+            planned_segments=planned_segments,
+        )  # fmt: skip
         run(compaction)
         assert compaction.end_offset is not None
         return compaction.end_offset

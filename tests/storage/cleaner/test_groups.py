@@ -11,8 +11,7 @@ from dataclasses import replace
 import pytest
 
 import storage.cleaner.compaction
-from storage.cleaner.compaction import PLANNED_IN_STEP
-from storage.cleaner.plan import MOST_IN_GROUP, group_segments
+from storage.cleaner.plan import MOST_IN_GROUP, PLANNED_IN_STEP, group_segments
 from storage.disk.filesystem import join, read_file
 from tests.storage.cleaner.compacted_logs import COMPACTED, HUGE, CleanedLog, bases_of, segments_of
 from tests.storage.logs import DIRECTORY, NOW_MS, batch, new_file_system, open_segment

@@ -417,9 +417,8 @@ def test_cl3_a_round_without_a_whole_segment_after_the_first_dirty_offset_is_ref
 
 
 @pytest.mark.parametrize("planned", [1, 2, 256])
-def test_cl8_a_map_that_is_full_reads_no_later_segment(planned: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cl8_a_map_that_is_full_reads_no_later_segment(planned: int) -> None:
     """A marker needs no room in the map. Those before it are not read yet, and the next round must begin with them."""
-    monkeypatch.setattr("storage.cleaner.compaction.PLANNED_IN_STEP", planned)
     log = CleanedLog()
     log.in_transaction(7, 0)
     log.put_each(1, 2, 3)
@@ -427,7 +426,7 @@ def test_cl8_a_map_that_is_full_reads_no_later_segment(planned: int, monkeypatch
     log.commit(7)
     log.put(4)
     log.roll()
-    assert log.clean(slots=4) == 3
+    assert log.clean(slots=4, planned_segments=planned) == 3
 
 
 def test_cl14_the_batch_at_which_the_map_is_full_does_not_end_the_round() -> None:
