@@ -138,7 +138,7 @@ class Watch:
                 self._stops.on_registered(shell.node_id, shell.starts)
                 self._order.forget((shell.node_id, shell.life_number))
             if observe.kind == "replica.truncated":
-                self._lookout.on_truncated(str(dict(observe.fields)["topic_partition"]))
+                self._on_truncated(shell, str(dict(observe.fields)["topic_partition"]))
             elif observe.kind == "isr.proposed":
                 values = dict(observe.fields)
                 self._lookout.on_proposed(str(values["topic_partition"]), str(values["isr"]).split(","))
@@ -164,6 +164,12 @@ class Watch:
                 self._look_at_proposals(shell)
         self._report_excuses()
         self._lookout.look()
+
+    def _on_truncated(self, shell: Shell, partition: str) -> None:
+        self._lookout.on_truncated(partition)
+        topic, _, number = partition.rpartition("-")
+        life = (shell.node_id, shell.life_number)
+        self._retention.on_truncated(life, TopicPartition(topic, int(number)))
 
     def _on_unusable(self, shell: Shell, values: dict[str, int | str], what: str) -> None:
         """Report a log that is compacted or copied no more where no disk has changed what it holds (CL6)."""
@@ -212,7 +218,7 @@ class Watch:
             if not (
                 shell.is_damaged or shell.is_stopping or shell.disk.spoils_calls or shell.disk.has_refused
             ):
-                self._retention.on_step(shell.name, core, now_ms, events, effects)
+                self._retention.on_step(life, core, now_ms, events, effects)
                 self._compaction.on_step(shell.name, core, events, effects)
             if shell.disk.has_refused:
                 self._look_at_disk(shell, core, effects)

@@ -1,4 +1,4 @@
-"""The bounds of what one step does, beyond which work is split into more steps or jobs. No outcome depends on them."""
+"""The bounds of what one step does, beyond which work is split into more steps or jobs: no record depends on them."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ _SETTINGS = _of(
     ("short-patience", 50, "a life of a client gives a request up after 400 ms"),
     ("eager-client", 50, "a life of a client repeats what failed after 10 ms"),
     ("restless-metadata", 50, "a life of a client asks for metadata each 100 ms"),
-    ("reads-few-records", 70, "a life of a consumer takes two records of an answer"),
+    ("reads-few-records", 70, "a life of a consumer takes a record or two of each answer and partition"),
     ("reads-one-batch", 50, "a life of a consumer asks for one byte, and so for one batch"),
     ("reads-patiently", 50, "a life of a consumer waits its full time for more bytes than there are"),
 )

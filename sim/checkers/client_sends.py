@@ -163,8 +163,8 @@ class ClientSends:
     ) -> None:
         """Receives what a client's core takes in one step, before what it sends then.
 
-        Not before `retry_ms` it may ask again for what an answer of this step refuses. What is said of a partition
-        whose reading is `paused` is dropped, whatever it is (FET-4).
+        Not before `retry_ms` it may ask again for what an answer of this step refuses. What a fetch brings of a
+        partition whose reading is `paused` is dropped, an error too (FET-4).
         """
         for event in events:
             open_calls = self._open.get(client)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple, final
 
 from cluster.core.broker.broker import Broker
@@ -14,10 +14,13 @@ from sim.checkers.base import Jury
 from storage.config import LogConfig
 from storage.log import PartitionLog
 
+# A broker, and its life.
+Life = tuple[int, int]
+
 
 @final
 class _Begun(NamedTuple):
-    """A log as it was when a pass of several steps began."""
+    """A log as it was when a pass of several steps began; one that is cut in its midst is forgotten."""
 
     log: PartitionLog
     config: LogConfig
@@ -33,7 +36,7 @@ class _Pass(NamedTuple):
     """A pass that goes on in another step: when it began, by the clock of its broker, and the logs of then."""
 
     at_ms: int
-    logs: Mapping[TopicPartition, _Begun]
+    logs: dict[TopicPartition, _Begun]
 
 
 @final
@@ -49,23 +52,27 @@ class DueRetention:
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
-        # By the name of the broker.
-        self._midway: dict[str, _Pass] = {}
+        self._midway: dict[Life, _Pass] = {}
+
+    def on_truncated(self, life: Life, topic_partition: TopicPartition) -> None:
+        """Receives that a log was cut: of its segments, none may be as it was."""
+        if (begun := self._midway.get(life)) is not None:
+            begun.logs.pop(topic_partition, None)
 
     def on_step(
-        self, node: str, core: Broker, now_ms: int, events: Iterable[Event], effects: Iterable[object]
+        self, life: Life, core: Broker, now_ms: int, events: Iterable[Event], effects: Iterable[object]
     ) -> None:
         """Judge the logs of a broker after a step, if it was a pass."""
         if not any(type(event) is TimerFired and event.key == RETENTION_TIMER for event in events):
             return
-        begun = self._midway.pop(node, None)
+        begun = self._midway.pop(life, None)
         goes_on = any(
             type(effect) is SetTimer and effect.key == RETENTION_TIMER and effect.at_ms <= now_ms + 1
             for effect in effects
         )
         logs = {name: each.log for name, each in core.replicas().items() if _is_judged(each.log)}
         if goes_on:
-            self._midway[node] = begun or _Pass(now_ms, {name: _begun(log) for name, log in logs.items()})
+            self._midway[life] = begun or _Pass(now_ms, {name: _begun(log) for name, log in logs.items()})
             return
         for name, log in logs.items():
             since = None if begun is None else begun.logs.get(name)
@@ -91,10 +98,7 @@ def _begun(log: PartitionLog) -> _Begun:
 
 
 def _why_due(begun: _Begun, at_ms: int) -> str:
-    """Returns why the oldest segment of a log was to be deleted at that time; empty if it was not.
-
-    A log that was cut meanwhile is smaller than it was.
-    """
+    """Returns why the oldest segment of a log was to be deleted at that time; empty if it was not."""
     segments, config = begun.log.local.segments, begun.config
     if len(segments) < 2:
         return ""

@@ -58,8 +58,11 @@ from storage.batch.record import Header
 
 RETRY_MS = 200
 DELIVERY_TIMEOUT_MS = 8_000
-# A leader refuses with these what a topic of other properties takes.
-_BY_PROPERTIES = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+# A leader refuses with the first two what a topic of other properties takes. What a producer has split then, and never
+# sent again, ends with the third.
+_PERHAPS_TOO_LARGE = (
+    ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.REQUEST_TIMED_OUT
+)  # fmt: skip
 # The time that a producer may take beyond its time-out: clocks differ, and steps take time.
 DELIVERY_BOUND_MS = 1_000
 # How often it is looked whether a suspended process goes on.
@@ -368,7 +371,7 @@ class ProducerShell(ClientShell):
             outcome = Outcome.OK
         else:
             # A copy that the network has made may come when the topic has other properties.
-            may_come = effect.error in _BY_PROPERTIES and self.network.duplicate_percent > 0
+            may_come = effect.error in _PERHAPS_TOO_LARGE and self.network.duplicate_percent > 0
             outcome = Outcome.INFO if effect.is_unknown or may_come else Outcome.FAIL
         self.trace.fields(
             self.world.now_us, self.name, "delivered",

@@ -26,7 +26,7 @@ SETTINGS: Mapping[str, int] = {
 }
 
 # The simulator itself decides these.
-_NOT_SETTINGS = {"node_id", "host", "port", "controller_id", "log", "cluster_id"}
+_NOT_SETTINGS = {"node_id", "host", "port", "controller_id", "log", "cluster_id", "steps"}
 
 
 def setting_names() -> list[str]:

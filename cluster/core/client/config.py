@@ -95,7 +95,8 @@ class ConsumerConfig:
     fetch_max_bytes: int = 50 << 20
     fetch_max_wait_ms: int = 500
     max_partition_fetch_bytes: int = 1 << 20
-    # The records that are read of one answer; the next fetch goes on after them. Not a property of Kafka.
+    # The records that are read of one answer, at least one of each partition; a header counts as a record. The next
+    # fetch goes on after them. Not a property of Kafka.
     most_read_records: int = MOST_RECORDS
     retry_backoff_ms: int = 100
     request_timeout_ms: int = 30_000

@@ -40,7 +40,7 @@ def read_fetched(
     The first batch may begin below `position`, and the last may be cut off by the size of the fetch: the caller sees
     neither. Control batches only move the position. Damage ends the reading and is returned, not raised. A reading
     also ends, perhaps within a batch, with the record that fills its room: the next fetch goes on after it. `shares` is
-    the number of partitions that are read together, of which all together take `most_records`.
+    the number of partitions that are read together: each takes its share of `most_records`, at least one.
     """
     records: list[Record] = []
     batches: list[FetchedBatch] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from dataclasses import replace
 
+import pytest
+
 from cluster.core.bounds import StepBounds
 from cluster.core.broker.passes import Pass
 from cluster.core.config import BrokerConfig
@@ -129,6 +131,32 @@ def test_rt5_with_small_bounds_a_step_deletes_two_segments() -> None:
     assert left == [6, 4, 2, 1]
     assert len(log.local.segments) == 1
     assert timer_of(effects, "logs.retention") == began_ms + 300_000
+
+
+@pytest.mark.parametrize("timer", ["logs.retention", "logs.producers"])
+def test_rt5_ps13_a_pass_visits_as_many_logs_a_step_as_its_bounds_say(timer: str) -> None:
+    setup = BrokerSetup(steps=StepBounds(logs=1, producers=1))
+    setup.boot()
+    setup.metadata(
+        TopicRecord(name="t", topic_id=TOPIC_ID, configs=tuple(DELETE.items())),
+        *(replace(LED_HERE, partition=partition) for partition in range(3)),
+    )
+    steps, effects = 1, setup.fire(timer, 0)
+    while timer_of(effects, timer) == setup.now_ms + 1:
+        steps, effects = steps + 1, setup.fire(timer, 1)
+    assert steps == 3
+
+
+def test_cl10_the_bounds_say_how_many_segments_a_compaction_swaps_for_one() -> None:
+    def segments_left(swapped: int) -> int:
+        setup = broker_with(COMPACT | {"segment.bytes": "4000"}, steps=StepBounds(swapped_segments=swapped))
+        for number in range(9):
+            produce(setup, number % 2)
+            log_of(setup).flushes.roll(now_ms=setup.now_ms)
+        run_jobs(setup, setup.fire("logs.cleaner", 15_000))
+        return len(log_of(setup).local.segments)
+
+    assert segments_left(1) > segments_left(3) > segments_left(128)
 
 
 def test_rt5_a_check_of_many_logs_takes_several_steps() -> None:

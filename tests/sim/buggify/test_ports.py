@@ -19,10 +19,12 @@ from cluster.core.messages import (
     FetchResponse,
     IsrMember,
     MetadataResponse,
+    ProducePartition,
     ProduceRequest,
     TopicMetadata,
     TopicPartition,
 )
+from cluster.shell.streams import CODEC, StreamCodec
 from sim.buggify.buggify import Buggify
 from sim.buggify.disks import DiskPoints
 from sim.buggify.host import HostPoints
@@ -338,3 +340,19 @@ def test_requests_to_the_controller_come_twice() -> None:
     beat = BrokerHeartbeatRequest(broker_id=1, broker_epoch=1, metadata_offset=0)
     assert points.repeats(beat)
     assert not points.repeats(FetchRequest(replica_id=1, partitions=()))
+
+
+def test_little_is_large_changes_what_goes_past_the_codec_and_no_byte_of_a_frame() -> None:
+    assert LinkPoints(on()).codec(CODEC) is CODEC
+    asked = ProduceRequest(
+        acks=1,
+        timeout_ms=1,
+        partitions=(ProducePartition(topic_partition=TopicPartition("t", 0), records=bytes(700)),),
+    )
+    codec = LinkPoints(on("little-is-large")).codec(CODEC)
+    usual, other = CODEC.stream_of(asked), codec.stream_of(asked)
+    assert isinstance(other, StreamCodec) and other.request_framing is not None
+    assert 100 < other.request_framing.least_bytes <= 600
+    frame = other.calls_to_bytes([(1, asked)])
+    assert frame == usual.calls_to_bytes([(1, asked)])
+    assert other.calls_from_bytes(frame) == usual.calls_from_bytes(frame) == [(1, asked)]

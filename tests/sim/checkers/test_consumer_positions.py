@@ -209,3 +209,32 @@ def test_a_consumer_says_once_that_a_topic_is_missing() -> None:
         consumer.positions.on_answered("c", 9, found)
         consumer.positions.on_told("c", TopicMissing(topic="t", error=second))
         assert bool(consumer.jury.violations) == is_broken, (first, found, second)
+
+
+def test_an_answer_with_an_error_names_no_place() -> None:
+    consumer = Consumer()
+    consumer.positions.on_sought("c", T0, OffsetReset.LATEST)
+    request = ListOffsetsRequest(topic_partition=T0, timestamp=LATEST_TIMESTAMP, current_leader_epoch=3)
+    for call in (6, 7):
+        consumer.positions.on_sent("c", call, request)
+        refused = ListOffsetsResponse(topic_partition=T0, error=ErrorCode.NOT_LEADER_OR_FOLLOWER, offset=0)
+        consumer.positions.on_answered("c", call, refused)
+    assert not consumer.jury.violations
+
+
+def test_what_was_asked_before_a_consumer_was_sent_elsewhere_is_no_place_of_it() -> None:
+    consumer = Consumer()
+    consumer.positions.on_sought("c", T0, OffsetReset.LATEST)
+    request = ListOffsetsRequest(topic_partition=T0, timestamp=LATEST_TIMESTAMP, current_leader_epoch=3)
+    consumer.positions.on_sent("c", 6, request)
+    consumer.positions.on_sought("c", T0, OffsetReset.LATEST)
+    consumer.positions.on_answered("c", 6, ListOffsetsResponse(topic_partition=T0, offset=30))
+    consumer.look_up(7, LATEST_TIMESTAMP, 31)
+    assert not consumer.reset_to(31, "latest")
+
+
+def test_a_consumer_may_be_out_of_range_twice() -> None:
+    consumer = Consumer()
+    for offset in (30, 40):
+        consumer.look_up(offset, asked_timestamp(OffsetReset.EARLIEST), offset)
+        assert not consumer.reset_to(offset)

@@ -20,6 +20,7 @@ from storage.log.retention import Retention
 from tests.cluster.broker.setup import BrokerSetup
 
 T0 = TopicPartition("t", 0)
+LIFE = (1, 1)
 
 
 def leading(**configs: str) -> BrokerSetup:
@@ -62,9 +63,7 @@ def found(setup: BrokerSetup, after_ms: int, *, at_ms: int | None = None) -> lis
     effects = list(setup.fire(RETENTION_TIMER, after_ms))
     if at_ms is not None:
         effects = [SetTimer(key=RETENTION_TIMER, at_ms=setup.now_ms + at_ms)]
-    DueRetention(jury).on_step(
-        "broker-1", setup.broker, setup.now_ms, (TimerFired(key=RETENTION_TIMER),), effects
-    )
+    DueRetention(jury).on_step(LIFE, setup.broker, setup.now_ms, (TimerFired(key=RETENTION_TIMER),), effects)
     assert all(each.checker == "retention-due" for each in jury.violations)
     return [each.what for each in jury.violations]
 
@@ -138,8 +137,12 @@ class LongPass:
             self.setup.fire(RETENTION_TIMER, 0)
         timer = SetTimer(key=RETENTION_TIMER, at_ms=self.setup.now_ms + at_ms)
         fired = (TimerFired(key=RETENTION_TIMER),)
-        self._checker.on_step("broker-1", self.setup.broker, self.setup.now_ms, fired, (timer,))
+        self._checker.on_step(LIFE, self.setup.broker, self.setup.now_ms, fired, (timer,))
         return [each.what for each in self.jury.violations]
+
+    def cut(self, to_offset: int) -> None:
+        self.setup.broker.replicas()[T0].log.truncate_to(to_offset, now_ms=self.setup.now_ms)
+        self._checker.on_truncated(LIFE, T0)
 
     def produce(self, value: bytes) -> None:
         records = build_batch([Record(0, self.setup.now_ms, b"k", value)])
@@ -172,3 +175,30 @@ def test_rt6_a_long_pass_over_a_log_whose_properties_change_is_not_judged() -> N
     a_pass.setup.metadata(changed)
     assert not a_pass.step(1_000, deletes=False)
     assert a_pass.step(1_000, deletes=False)
+
+
+def test_rt6_of_what_is_appended_in_the_midst_of_a_long_pass_nothing_counts() -> None:
+    """Neither the bytes that the active segment has got, nor the segments that came after it."""
+    a_pass = LongPass(retention_bytes="220")
+    assert not a_pass.step(1, deletes=True)
+    log = a_pass.setup.broker.replicas()[T0].log
+    a_pass.produce(b"e")
+    assert len(log.local.segments) == 5
+    assert not a_pass.step(1_000, deletes=False)
+    assert a_pass.step(1_000, deletes=False)
+
+
+def test_rt6_a_log_that_is_cut_in_the_midst_of_a_long_pass_is_not_judged() -> None:
+    a_pass = LongPass(retention_bytes="100")
+    assert not a_pass.step(1, deletes=False)
+    a_pass.cut(2)
+    assert not a_pass.step(1_000, deletes=False)
+
+
+def test_rt6_a_pass_of_an_earlier_life_says_nothing() -> None:
+    a_pass = LongPass(retention_bytes="150")
+    assert not a_pass.step(1, deletes=False)
+    jury = a_pass.jury
+    fired, timer = TimerFired(key=RETENTION_TIMER), SetTimer(key=RETENTION_TIMER, at_ms=10**15)
+    a_pass._checker.on_step((1, 3), a_pass.setup.broker, a_pass.setup.now_ms, (fired,), (timer,))
+    assert [each.checker for each in jury.violations] == ["retention-due"]

@@ -57,6 +57,27 @@ steps:
 """
 
 
+PRODUCERS = range(1, 9)
+SPLIT = f"""\
+scenario: late-copies-of-split-sets
+duration: 12500ms
+network: {{transport: datagram, duplicates: 90%, spread: 250ms}}
+topics:
+  t: {{partitions: 1, replicas: 3, config: {{max.message.bytes: 1000}}}}
+producers:
+  - {{topic: t, clients: {len(PRODUCERS)}, rate: 10/s, size: 600 B, batch: 4000 B, linger: 300ms, in_flight: 1}}
+steps:
+  - {{at: 2500ms, alter_topic: t, config: {{max.message.bytes: 20000}}}}
+"""
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_the_halves_of_a_set_that_was_too_large_may_be_in_the_log_by_a_copy_of_the_whole(seed: int) -> None:
+    cuts = [f'  - {{at: 2800ms, cut: "producer {number} <-> all", for: 9s}}\n' for number in PRODUCERS]
+    result = run_scenario(parse_scenario(SPLIT + "".join(cuts), "split.yaml"), seed)
+    assert result.verdict is not Verdict.VIOLATED, result.violations
+
+
 @pytest.mark.parametrize("seed", [5, 9])
 def test_a_set_that_was_too_large_may_be_appended_as_a_copy_comes_when_the_topic_takes_it(seed: int) -> None:
     """A network that makes copies brings one after another copy was refused: a refusal is no last word then."""

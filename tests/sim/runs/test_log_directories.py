@@ -58,6 +58,32 @@ def test_ap16_the_directory_that_fails_may_be_named_by_a_log_that_it_holds() -> 
     assert offline == ["t-1:"], result.story
 
 
+COMPACTED = """\
+scenario: fails-compacting
+duration: 5s
+cluster: {directories: 2, settings: {log.cleaner.backoff.ms: 100}}
+topics:
+  t: {partitions: 2, replicas: 3, config: {cleanup.policy: compact, segment.bytes: 1000, segment.ms: 300}}
+producers:
+  - {topic: t, rate: 40/s, acks: all, keys: 3}
+steps:
+  - {at: 1s, break_disk: broker 1, log: t/1, job: compact}
+"""
+
+
+def test_ap16_a_directory_may_fail_as_a_job_begins_that_works_in_it() -> None:
+    result = run_scenario(parse_scenario(COMPACTED, "small.yaml"), 1)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    told = [line.split(maxsplit=2)[2] for line in result.story if " breaks at broker-1 " in line]
+    assert told == ["the log directory of t-1 breaks at broker-1 before its next job: compact"]
+    assert any("t-1: offline here" in line for line in result.story), result.story
+
+
+def test_a_directory_that_fails_with_a_job_that_no_broker_has_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"no job 'tidy': write one of "):
+        parse_scenario(COMPACTED.replace("job: compact", "job: tidy"), "small.yaml")
+
+
 @pytest.mark.slow
 def test_a_run_with_a_disk_that_breaks_is_a_function_of_its_seed() -> None:
     assert run_small(2).trace_hash == run_small(2).trace_hash

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import typing
 from pathlib import Path
 
 import pytest
 
+from cluster.core.config import BrokerConfig
+from cluster.core.controller.config import ControllerConfig
 from sim.scenario.loading import ScenarioError, load_scenario, parse_scenario
+from sim.scenario.settings import setting_names
 from sim.scenario.values import (
     parse_condition,
     parse_duration,
@@ -195,3 +199,10 @@ def test_targets_links_and_conditions() -> None:
     for text in ("leader(t)", "follower()", "broker x", "victim"):
         with pytest.raises(ValueError):
             parse_target(text)
+
+
+def test_every_setting_of_a_scenario_is_a_number_or_a_switch() -> None:
+    hints = typing.get_type_hints(BrokerConfig) | typing.get_type_hints(ControllerConfig)
+    kinds = {name: hints[name.replace(".", "_")] for name in setting_names()}
+    assert {name for name, kind in kinds.items() if kind not in (int, bool)} == set()
+    assert "steps" not in kinds and len(kinds) > 30
