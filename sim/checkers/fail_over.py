@@ -51,6 +51,9 @@ class FailOver:
         # Two heartbeats may be late or lost on the way.
         self._gap_us = 5 * heartbeat_us // 2
         self._pulses: dict[int, Pulse] = {}
+        # By broker: the epoch of its last heartbeat, and the last one of a process that has ended.
+        self._epochs: dict[int, int] = {}
+        self._ended_epochs: dict[int, int] = {}
         # When the controller got the last heartbeat of each broker's present life, answered or not.
         self._taken_us: dict[int, int] = {}
         # Pairs of a broker and a partition that its disks do not give it.
@@ -61,8 +64,11 @@ class FailOver:
         self._led: dict[str, tuple[int, int, int]] = {}
         self._told: set[tuple[str, int]] = set()
 
-    def on_heartbeat(self, broker: int, metadata_offset: int, now_us: int) -> None:
-        """Notes a heartbeat that the controller has answered."""
+    def on_heartbeat(self, broker: int, broker_epoch: int, metadata_offset: int, now_us: int) -> None:
+        """Notes a heartbeat that the controller has answered; one of an earlier process may be late."""
+        if broker_epoch <= self._ended_epochs.get(broker, -1):
+            return
+        self._epochs[broker] = broker_epoch
         pulse = self._pulses.get(broker)
         if pulse is None or pulse.since_us == UNHEARD_US or now_us - pulse.last_us > self._gap_us:
             pulse = self._pulses[broker] = Pulse(now_us)
@@ -84,6 +90,7 @@ class FailOver:
         pulse = self._pulses.get(broker)
         if pulse is not None:
             pulse.since_us = UNHEARD_US
+            self._ended_epochs[broker] = self._epochs[broker]
         self._offline = {each for each in self._offline if each[0] != broker}
 
     def look(

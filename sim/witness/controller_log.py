@@ -328,7 +328,7 @@ class ControllerLog:
 
     def _on_heartbeat(self, request: BrokerHeartbeatRequest, body: BrokerHeartbeatResponse) -> None:
         broker, offset = request.broker_id, request.metadata_offset
-        self._fail_over.on_heartbeat(broker, offset, self._jury.now_us())
+        self._fail_over.on_heartbeat(broker, request.broker_epoch, offset, self._jury.now_us())
         if not body.is_fenced and offset <= request.broker_epoch:
             text = f"broker {broker} was unfenced at metadata offset {offset}"
             self._jury.report(BROKER_LIVES, f"{text}, before its registration at {request.broker_epoch}")

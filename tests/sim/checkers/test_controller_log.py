@@ -202,7 +202,7 @@ class Site:
     def silent_leaders(self) -> list[str]:
         """Returns what is overdue at 4.4 s, where broker 2 alone was heard all the time."""
         for now_us in range(0, 4_400_000, 400_000):
-            self.fail_over.on_heartbeat(2, 7, now_us)
+            self.fail_over.on_heartbeat(2, 5, 7, now_us)
         partitions = {"t-0": self.jury.ghost.partition("t-0")}
         found: list[str] = []
         for now_us in (0, 4_400_000):

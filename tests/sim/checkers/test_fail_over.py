@@ -25,6 +25,8 @@ class Cluster:
         self.now_us = 0
         self.controller_since_us: int | None = 0
         self.metadata_offset = 10
+        # Of the process of each broker that beats.
+        self.epochs = {1: 1, 2: 2, 3: 3}
         # The brokers that have said that they cannot read the partition, and since when.
         self.unreadable: dict[int, int] = {}
         # The replicas of the partition while its topic allows unclean elections.
@@ -37,12 +39,16 @@ class Cluster:
         if begins and leader >= 0:
             self.partition.begun_epoch = self.partition.epoch
 
+    def restart(self, broker: int) -> None:
+        self.fail_over.on_broker_started(broker)
+        self.epochs[broker] += 10
+
     def pass_time(self, milliseconds: int, *, beating: tuple[int, ...]) -> list[str]:
         found: list[str] = []
         end_us = self.now_us + milliseconds * 1_000
         while self.now_us < end_us:
             for broker in beating:
-                self.fail_over.on_heartbeat(broker, self.metadata_offset, self.now_us)
+                self.fail_over.on_heartbeat(broker, self.epochs[broker], self.metadata_offset, self.now_us)
             self.now_us += self.beat_ms * 1_000
             found += self.fail_over.look(
                 {"t-0": self.partition},
@@ -80,8 +86,18 @@ def test_a_silent_leader_stays_while_no_other_member_could_lead() -> None:
     for broker in (2, 3):
         broken.fail_over.on_offline(broker, "t-0")
     assert broken.pass_time(9_000, beating=(2, 3)) == []
-    broken.fail_over.on_broker_started(2)
+    broken.restart(2)
     assert len(broken.pass_time(9_000, beating=(2, 3))) == 1
+
+
+def test_a_late_answer_to_the_process_before_is_no_sign_of_the_new_one() -> None:
+    cluster = Cluster(beat_ms=1_000)
+    cluster.partition.isr = (2,)
+    cluster.lead(-1)
+    cluster.fail_over.on_broker_started(2)
+    assert cluster.pass_time(9_000, beating=(2,)) == []
+    cluster.epochs[2] += 10
+    assert len(cluster.pass_time(9_000, beating=(2,))) == 1
 
 
 def test_a_broker_whose_process_is_new_could_not_lead_before() -> None:
@@ -91,7 +107,7 @@ def test_a_broker_whose_process_is_new_could_not_lead_before() -> None:
     cluster.fail_over.on_offline(2, "t-0")
     cluster.lead(-1)
     assert cluster.pass_time(2_400, beating=(2,)) == []
-    cluster.fail_over.on_broker_started(2)
+    cluster.restart(2)
     assert cluster.pass_time(400, beating=(2,)) == []
     assert len(cluster.pass_time(9_000, beating=(2,))) == 1
     # Also a process of which nothing was heard yet, soon after the last heartbeat of the one before.
@@ -100,11 +116,11 @@ def test_a_broker_whose_process_is_new_could_not_lead_before() -> None:
     cut.fail_over.on_offline(2, "t-0")
     cut.lead(-1)
     assert cut.pass_time(2_000, beating=(2,)) == []
-    cut.fail_over.on_broker_started(2)
+    cut.restart(2)
     assert cut.pass_time(2_000, beating=()) == []
     # The silence of a leader counts from the last heartbeat of the process before.
     led = Cluster()
-    led.fail_over.on_broker_started(1)
+    led.restart(1)
     assert led.pass_time(2_400, beating=(2, 3)) == []
 
 
