@@ -28,6 +28,7 @@ from sim.world.network import Network, Transport
 from sim.world.streams import Stream
 from sim.world.time import World
 from sim.world.trace import Trace
+from storage.config import LogConfig
 from storage.disk.filesystem import FileSystem
 from storage.draws import Draws
 
@@ -96,10 +97,6 @@ def topic_properties(topic: TopicModel) -> dict[str, str]:
     return {key: property_text(value) for key, value in topic.config.items()}
 
 
-def _is_compacted(topic: TopicModel) -> bool:
-    return "compact" in topic_properties(topic).get("cleanup.policy", "")
-
-
 @final
 class Cluster:
     """The nodes and clients of one run, all down until `start`, each on a machine of its own."""
@@ -141,7 +138,11 @@ class Cluster:
         """Let buggify points fire at the network and at each shell."""
         assert self.network.points is None, "points are set once"
         self.network.points = LinkPoints(buggify)
-        compacted = frozenset(name for name, each in self.scenario.topics.items() if _is_compacted(each))
+        configs = {
+            name: LogConfig.from_properties(topic_properties(each))
+            for name, each in self.scenario.topics.items()
+        }
+        compacted = frozenset(name for name, config in configs.items() if config.is_compacted)
         for shell in (*self.brokers.values(), self.controller, self.admin, *self.clients):
             shell.points = HostPoints(buggify, shell.name, compacted)
 
