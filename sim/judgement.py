@@ -43,17 +43,27 @@ class Verdict(Enum):
 
 @final
 class Progress:
-    """How far replicas and consumers have come. It ends by itself, because nobody sends records any more."""
+    """How far replicas, consumers and jobs have come. It ends by itself, because nobody sends records any more."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         # The greatest log end, high watermark and position so far: a log that is cut and copied again is no progress.
         self._furthest: dict[tuple[str, str], tuple[int, int]] = {}
+        # How long the jobs of each broker take that wait for each other: the least so far.
+        self._least_us: dict[int, int] = {}
 
     def has_grown(self) -> bool:
-        """Whether a log, a high watermark or a position is further than at any call before."""
+        """Whether a log, a high watermark or a position is further, or a broker's jobs are fewer, than at any call
+        before."""
         # Each is looked at, so that it counts once.
-        return any([self._is_further(name, at) for name, at in self._places()])
+        grown = [self._is_further(name, at) for name, at in self._places()]
+        return any(grown + [self._has_fewer_jobs(broker) for broker in self._cluster.brokers])
+
+    def _has_fewer_jobs(self, broker: int) -> bool:
+        waiting_us = self._cluster.brokers[broker].jobs_last_us
+        before_us = self._least_us.setdefault(broker, waiting_us)
+        self._least_us[broker] = min(waiting_us, before_us)
+        return waiting_us < before_us
 
     def _is_further(self, name: tuple[str, str], at: tuple[int, int]) -> bool:
         before = self._furthest.get(name, (0, 0))

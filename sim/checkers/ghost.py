@@ -300,6 +300,11 @@ class Ghost:
         image.damage = image.cache_damage = damage
         self.stop_judging(partition, 0, f"broker {broker} {damage}")
 
+    def was_given_up(self, name: str) -> bool:
+        """Whether the partition, or that of an earlier topic of its name, is judged no further."""
+        lives = [each for each in self.partitions.values() if each.name.partition("~")[0] == name]
+        return any(each.unjudged for each in lives)
+
     def stop_judging(self, partition: PartitionGhost, since: int, why: str) -> None:
         """Judge the partition no further, and excuse its records from `since` on; nothing happens the second time."""
         if not partition.unjudged:
@@ -382,6 +387,10 @@ class Ghost:
         dropped = image.chain.truncate_to(to_offset)
         is_inside = bool(dropped) and dropped[0].base_offset < to_offset
         image.cut_end = to_offset if is_inside else 0
+        # Only the elected one is in sync then, and it has not heard of its election.
+        if partition.is_deposed(sighting.epoch) and partition.isr == (sighting.broker,):
+            reason = f"broker {sighting.broker} cut its log before it heard of its unclean election"
+            self._excuse(partition, image.agreed_end(partition.truth), reason)
 
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> None:
         partition.image(sighting.broker).log_start = sighting.log_start_offset

@@ -12,6 +12,7 @@ from sim.checkers.sightings import Truncated
 class NoCutBelowTruth(Checker):
     """No member of the ISR and no cleanly elected leader truncates committed records (D2).
 
+    Who was elected uncleanly may cut what it is to lead with, by the word of a leader before, until it hears of that.
     Only dropping the committed record itself breaks the rule, not dropping another one at its offset: the disk of such
     a member had lost the committed record before.
     """
@@ -24,7 +25,7 @@ class NoCutBelowTruth(Checker):
     def _on_truncated(self, partition: PartitionGhost, sighting: Truncated) -> str | None:
         if sighting.broker not in partition.isr and sighting.broker != partition.leader:
             return None
-        if partition.unclean_epochs and partition.unclean_epochs[-1] == sighting.epoch:
+        if partition.unclean_epochs and partition.unclean_epochs[-1] >= sighting.epoch:
             return None
         truth = partition.truth
         chain = partition.image(sighting.broker).chain

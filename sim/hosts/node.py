@@ -160,6 +160,12 @@ class Node(Shell):
         return bool(self._jobs) or any(type(event) is JobDone for event, _ in self._inbox)
 
     @property
+    def jobs_last_us(self) -> int:
+        """How long the jobs that have not ended take, on the average; the first of them may have begun."""
+        means = self._job_means_us
+        return sum(JOB_US + means.get(job.kind, JOB_MEAN_US) for job in self._jobs)
+
+    @property
     def is_at_leisure(self) -> bool:
         """Whether the process runs and goes on, and neither a job nor an event is left for it."""
         has_work = bool(self._jobs or self._inbox)

@@ -74,7 +74,7 @@ class Truncation:
         Nothing of the log changes, except that a producer snapshot is deleted if it does not load. Each call that
         returns False is to be followed by another one in a later step, or by `forget_prepared`. An append, a move of
         the log start or a truncation in between makes the next call begin again. Raises StorageError; after an
-        OutOfHandles the next call goes on.
+        OutOfHandles the next call goes on. Damage that it meets raises CorruptBatch: the log stays online, as it was.
         """
         self._online.check()
         if offset >= self._local.log_end_offset or offset < self._local.segments.first_base_offset:
@@ -89,7 +89,7 @@ class Truncation:
         # No batch is without an offset, so the search of these is short.
         if offset - segment.base_offset <= self.batches_a_slice:
             return True
-        with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
+        with self._local.with_descriptors(), self._online.during("truncate"):
             try:
                 segment.translate_offset(offset, in_step=True)
             except ReadGoesOn:
@@ -106,11 +106,11 @@ class Truncation:
             # No batch is without an offset, so a look at these is short.
             if offset - segment.base_offset <= self.batches_a_slice:
                 return True
-            with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
+            with self._local.with_descriptors(), self._online.during("truncate"):
                 kept = self._kept = look_at_kept(segment, offset)
         if kept is None or kept.is_done:
             return True
-        with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
+        with self._local.with_descriptors(), self._online.during("truncate"):
             kept.advance(self.batches_a_slice)
         return kept.is_done
 
@@ -132,7 +132,7 @@ class Truncation:
             )
         elif reload.is_done:
             return True
-        with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
+        with self._local.with_descriptors(), self._online.during("truncate"):
             reload.advance(now_ms)
         return False
 
@@ -172,12 +172,13 @@ class Truncation:
         """Drop the batch that holds `offset`, whole, and all after it. Returns whether records were dropped (RT9).
 
         The log ends at exactly `offset` then. For an offset at or above the log end, only epochs without records are
-        forgotten. Raises ValueError for a negative offset, StorageError; OutOfHandles, with nothing changed, if there
-        are too few descriptors.
+        forgotten. Raises ValueError for a negative offset, StorageError; with nothing changed, OutOfHandles if there
+        are too few descriptors, and CorruptBatch if the place of the cut cannot be found.
         """
         if offset < 0:
             raise ValueError(f"cannot truncate to offset {offset}: the offset must not be negative")
         self._online.check()
+        self._check_place(offset)
         with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
             if offset >= self._local.log_end_offset:
                 self._epochs.truncate_from_end(self._local.log_end_offset)
@@ -188,6 +189,13 @@ class Truncation:
             else:
                 self._truncate(offset, now_ms)
         return True
+
+    def _check_place(self, offset: int) -> None:
+        """Raises CorruptBatch if the place of the cut cannot be found: no segment must be deleted then."""
+        segment = self._local.segments.floor(offset)
+        if segment is not None and offset < self._local.log_end_offset:
+            with self._local.with_descriptors(), self._online.during("truncate"):
+                segment.translate_offset(offset)
 
     def _truncate(self, offset: int, now_ms: int) -> None:
         before = self._offsets()

@@ -291,6 +291,9 @@ class Roles:
         if registration.leader == NO_LEADER or not self.may_fetch(registration):
             return
         self._truncations.on_new_epoch(now_ms, replica)
+        # A disk that fails in the cut takes the replica offline.
+        if replica.follower is None:
+            return
         self._flushes.on_new_role(replica)
         self._fetchers.add(replica)
 

@@ -14,7 +14,7 @@ from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.follower import FetchState
 from cluster.core.replica.logs import LogKeeper
 from cluster.core.replica.replica import Replica
-from storage.errors import OutOfHandles, StorageError
+from storage.errors import CorruptBatch, OutOfHandles, StorageError
 from storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class Truncations:
         replica.log.truncation.forget_prepared()
         point = self.strategy.on_new_epoch(replica.log)
         if point is not None:
-            self._truncate_before_fetching(now_ms, replica, point)
+            self._go_on_before_fetching(now_ms, replica, point)
 
     def _truncate_before_fetching(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         """Does a slice of the cut to `to_offset`; while more is left, the follower fetches nothing.
@@ -153,8 +153,12 @@ class Truncations:
         segments, most = replica.log.local.segments, self._context.config.steps.segments
         if len(segments) > most:
             to_offset = max(to_offset, segments.last_base_offsets(most)[0])
-        if replica.log.truncation.prepare(to_offset, now_ms=now_ms):
-            self.truncate(now_ms, replica, to_offset)
+        try:
+            if replica.log.truncation.prepare(to_offset, now_ms=now_ms):
+                self.truncate(now_ms, replica, to_offset)
+        except CorruptBatch as error:
+            # What is damaged is this log, not an answer that could be asked for again: only the partition has failed.
+            raise StorageError(f"{replica.name}: not truncated to {to_offset}: {error}") from error
 
     def truncate(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         """Cuts to `to_offset`, also below the follower's own high watermark (EPC-7); the log enforces EPC-8.

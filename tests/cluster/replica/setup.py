@@ -69,7 +69,7 @@ def broker_epoch_of(broker_id: int) -> int:
 class Setup:
     """Broker 1. Brokers 1 to 3 are registered and unfenced, with epochs 101 to 103."""
 
-    def __init__(self, **settings: int | StepBounds) -> None:
+    def __init__(self, *more_directories: str, **settings: int | StepBounds) -> None:
         self.now_ms = 1_000_000
         self.failures: list[str] = []
         self.disk = SimDisk(Draws(1), lambda: self.now_ms)
@@ -77,12 +77,16 @@ class Setup:
         self.metadata = CurrentImage()
         config = replace(BrokerConfig(node_id=1), **settings)  # type: ignore[arg-type]
         file_system = self.disk.file_system(Life("1"))
-        self.logs = BrokerLogs(config, file_system, "data", Draws(1), self.outbox, DirectoryFailures())
+        directories = ["data", *more_directories]
+        failures = DirectoryFailures()
+        self.logs = BrokerLogs(config, file_system, directories, Draws(1), self.outbox, failures)
         self.logs.open(self.now_ms)
         context = ReplicaContext(config, self.metadata, self.outbox, self.logs)
         maintenance = LogMaintenance(context, self.logs)
         maintenance.start(self.now_ms)
         self.manager = ReplicaManager(context, maintenance, self.failures.append)
+        failures.listen(self.manager.on_directory_offline)
+        failures.listen(maintenance.on_directory_offline)
         self.manager.context.broker_epoch = broker_epoch_of(1)
         self._next_call = 0
         for broker_id in (1, 2, 3):

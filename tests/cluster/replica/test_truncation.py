@@ -15,11 +15,12 @@ from cluster.core.bounds import StepBounds
 from cluster.core.effects import Send
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import NO_EPOCH, FetchRequest
+from cluster.core.replica.follower import FetchState
 from cluster.core.replica.truncation import InFetchTruncation
 from storage.batch import Record, build_batch, stamp
-from storage.disk.filesystem import FileSystem
+from storage.disk.filesystem import FileSystem, OpenMode
 from storage.errors import StorageError
-from tests.cluster.replica.setup import Setup, asked_of, diverging, observed, only_sent, sent, stamped
+from tests.cluster.replica.setup import T0, Setup, asked_of, diverging, observed, only_sent, sent, stamped
 
 USUAL = StepBounds()
 # What one step cuts off at most.
@@ -27,13 +28,16 @@ SEGMENTS = USUAL.segments
 
 
 def following(
-    *history: tuple[int, int], high_watermark: int = 0, steps: StepBounds = USUAL
+    *history: tuple[int, int],
+    high_watermark: int = 0,
+    steps: StepBounds = USUAL,
+    more_directories: tuple[str, ...] = (),
 ) -> tuple[Setup, Send]:
     """Return a follower of leader epoch 9, with a fetch in flight.
 
     `history` is its log: pairs of an epoch and a number of batches of one record.
     """
-    setup = Setup(steps=steps)
+    setup = Setup(*more_directories, steps=steps)
     send = only_sent(setup.place(leader=2, leader_epoch=9), FetchRequest)
     offset = 0
     for epoch, count in history:
@@ -185,6 +189,52 @@ def test_ap16_a_cut_before_the_first_fetch_that_finds_no_descriptor_is_tried_aga
     while not (fetches := sent(setup.wait(1_000, "replica.truncate:t-0"), FetchRequest)):
         assert setup.end == 10
     assert asked_of(fetches[0]).fetch_offset == setup.end == 9
+
+
+def with_damaged_batch(setup: Setup, number: int) -> None:
+    """Spoil the size field of one batch of the log."""
+    segment = setup.replica.log.local.segments.active
+    size_bytes = len(stamped(0, 1, b"1"))
+    assert size_bytes * setup.end == segment.size_bytes
+    file = setup.replica.log.local.file_system.open(segment.path, OpenMode.WRITE)
+    file.write_at(number * size_bytes + 8, bytes(4))
+    file.close()
+
+
+def test_ap16_a_cut_that_meets_a_damaged_batch_fails_the_partition_and_no_directory() -> None:
+    """Kafka: AbstractFetcherThread marks the partition failed. To ask the leader again would not help."""
+    setup, send = following((1, 5), (2, 5))
+    with_damaged_batch(setup, 3)
+    effects = setup.answer_fetch(send, diverging=diverging(2, 7))
+    assert len(observed(effects, "replica.failed")) == 1
+    assert sent(effects, FetchRequest) == []
+    follower = setup.replica.follower
+    assert follower is not None and follower.state is FetchState.FAILED
+    assert (setup.end, setup.replica.log.online.reason) == (10, None)
+
+
+def test_ap16_a_cut_before_the_first_fetch_that_meets_a_damaged_batch_fails_the_partition() -> None:
+    setup, _ = following((1, 5))
+    without_epochs(setup, high_watermark=4)
+    with_damaged_batch(setup, 2)
+    effects = setup.place(leader=3, leader_epoch=10)
+    assert len(observed(effects, "replica.failed")) == 1
+    assert sent(effects, FetchRequest) == []
+    follower = setup.replica.follower
+    assert follower is not None and follower.state is FetchState.FAILED
+    assert (setup.end, setup.replica.log.online.reason) == (5, None)
+    assert setup.wait(0, "replica.truncate:t-0") == []
+
+
+def test_pro9_a_disk_that_fails_in_the_cut_of_a_new_epoch_takes_the_replica_offline() -> None:
+    setup, _ = following((1, 5), more_directories=("data2",))
+    without_epochs(setup, high_watermark=4)
+    replica = setup.replica
+    setup.disk.fail(1, errno.EIO)
+    effects = setup.place(leader=3, leader_epoch=10)
+    assert replica.follower is None and replica.log.online.reason is not None
+    assert list(setup.manager.context.offline) == [T0]
+    assert sent(effects, FetchRequest) == []
 
 
 def test_pro9_a_disk_that_fails_in_a_cut_of_several_steps_raises_if_it_is_the_last() -> None:

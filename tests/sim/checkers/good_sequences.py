@@ -234,6 +234,15 @@ GOOD: dict[str, list[Sighting]] = {
         EpochsSeen(1, P, ((0, 0), (1, 5))),
         IsrChanged(P, (2, 3, 1)),
     ],
+    "who was elected uncleanly cuts its log by the leader before, because it has not heard of its election": [
+        *QUIET,
+        Elected(P, 3, 2, (3,), False),
+        Truncated(3, P, 3, 0),
+        BecameLeader(3, P, 2, 3),
+        Appended(3, P, 2, marks(3, 6, 2)),
+        HighWatermark(3, P, 2, 6, True),
+        Served(3, P, 6, (*marks(0, 3), *marks(3, 6, 2))),
+    ],
     "an election from the ISR": [
         Recorded(P, None, FIRST, ALL, False),
         Recorded(P, FIRST, FAILED_OVER, ALL, False),

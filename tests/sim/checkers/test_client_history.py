@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sim.checkers.client_history import ClientHistoryCheck
-from sim.checkers.ghost import Excuse, Ghost
+from sim.checkers.ghost import ASTRAY, Excuse, Ghost
 from sim.checkers.history import HistoryCheck
 from sim.checkers.producer_sequences import sequence_findings
 from sim.checkers.sightings import BecameFollower, BecameLeader, LogStarted
@@ -41,8 +41,8 @@ def history_of(*sends: SendOperation, read: dict[int, str] | None = None, positi
     return history
 
 
-def found(history: History, log: dict[int, str], *excuses: Excuse) -> list[str]:
-    ghost = Ghost()
+def found(history: History, log: dict[int, str], *excuses: Excuse, ghost: Ghost | None = None) -> list[str]:
+    ghost = ghost or Ghost()
     ghost.excuses += excuses
     return list(ClientHistoryCheck(history, ghost, {P: log}).findings({P: log}))
 
@@ -126,6 +126,20 @@ def test_consumer_reads_no_offset_twice_without_going_back() -> None:
     assert not found(history, {0: "a"})
     history.reads.append(replace(history.reads[0], after=0))
     assert found(history, {0: "a"}) == ["nonmonotonic-poll: t-0: c read offset 0 after offset 0"]
+
+
+def test_an_offset_may_be_read_twice_where_a_write_landed_in_the_place_of_another() -> None:
+    history = history_of(sent("a", Outcome.INFO), read={0: "a"}, position=1)
+    history.reads.append(replace(history.reads[0], after=0))
+    ghost = Ghost()
+    ghost.give_up_at_once(ghost.partition(P), 2, ASTRAY)
+    assert not found(history, {0: "a"}, ghost=ghost)
+    # Also where the topic was deleted and created again since, but not in another partition.
+    ghost.begin_again(P)
+    assert not found(history, {0: "a"}, ghost=ghost)
+    other = Ghost()
+    other.give_up_at_once(other.partition("t-1"), 2, ASTRAY)
+    assert found(history, {0: "a"}, ghost=other) == ["nonmonotonic-poll: t-0: c read offset 0 after offset 0"]
 
 
 def test_each_send_has_its_outcome_in_time() -> None:

@@ -60,6 +60,27 @@ def test_a_cluster_that_does_not_come_to_rest_is_judged_after_some_times_its_tim
     assert took_s == 0.3 * MOST_WAITS
 
 
+@pytest.mark.parametrize("delete", ["600ms", "30s"])
+def test_a_flush_that_waits_for_many_jobs_has_time_as_long_as_they_become_fewer(delete: str) -> None:
+    config = "flush.messages: 1, retention.bytes: 200, file.delete.delay.ms: 0, "
+    text = (
+        TEXT.replace("RATE", "25")
+        .replace("config: {", "config: {" + config)
+        .replace("replicas: 2", "replicas: 1")
+    )
+    settings = "settings: {log.initial.task.delay.ms: 100, log.retention.check.interval.ms: 100}"
+    text = text.replace("disk: {", f"{settings}, jobs: {{delete: {delete}}}, disk: {{")
+    run = Run(parse_scenario(text), 1)
+    run.begin()
+    run.world.run_to(4_000_000)
+    for producer in run.cluster.producers:
+        producer.finish()
+    assert max(node.jobs_last_us for node in run.cluster.brokers.values()) > 4_000_000
+    Convergence(run.cluster, run.jury, run.chronicle, run.witness.lives).await_rest(3_000_000)
+    found = [each.what for each in run.jury.violations if each.checker == "convergence"]
+    assert len(found) == (delete == "30s")
+
+
 @pytest.mark.parametrize("is_away", [True, False])
 def test_a_broker_without_partitions_that_cannot_register_again_is_judged_too(*, is_away: bool) -> None:
     """Nobody else would notice: its session is not over, and no replica waits for it."""

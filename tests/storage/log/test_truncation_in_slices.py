@@ -146,12 +146,30 @@ def test_rt9_the_place_of_a_cut_is_looked_for_in_slices_where_the_index_has_no_e
     assert read_offsets(log) == list(range(33))
 
 
-def test_ap16_damage_that_a_slice_meets_takes_the_log_offline() -> None:
+def test_ap16_damage_that_a_slice_meets_changes_nothing_and_takes_no_log_offline() -> None:
     for log in (loaded(12), sparse(40)):
         file = log.local.file_system.open(log.local.segments.active.path, OpenMode.WRITE)
         # The size field of the third batch.
         file.write_at(2 * SIZE + 8, bytes(4))
         file.close()
+        end = log.log_end_offset
         with pytest.raises(CorruptBatch):
-            prepare_all(log, log.log_end_offset - 1)
-        assert log.online.reason is not None and log.log_end_offset >= 12
+            prepare_all(log, end - 1)
+        assert (log.online.reason, log.log_end_offset) == (None, end)
+
+
+def test_ap16_a_cut_whose_place_is_not_found_deletes_no_segment_and_takes_no_log_offline() -> None:
+    log = open_log(new_file_system(), replace(CONFIG, index_interval_bytes=1 << 20))
+    append_each(log, 5)
+    path = log.local.segments.active.path
+    log.flushes.roll(now_ms=NOW_MS)
+    append_each(log, 2)
+    file = log.local.file_system.open(path, OpenMode.WRITE)
+    file.write_at(2 * SIZE + 8, bytes(4))
+    file.close()
+    with pytest.raises(CorruptBatch):
+        log.truncate_to(4, now_ms=NOW_MS)
+    assert (log.online.reason, log.log_end_offset, log.local.segments.base_offsets) == (None, 7, [0, 5])
+    # A cut that does not look at the damaged batch is as good as before.
+    log.truncate_to(5, now_ms=NOW_MS)
+    assert (log.online.reason, log.log_end_offset) == (None, 5)
