@@ -9,7 +9,7 @@ from struct import Struct
 from cluster.core.messages import ProducePartition, ProduceRequest
 from storage.batch import Compression, Record, RecordBatch, build_batch, iterate_batches
 from storage.codec.crc32c import crc32c
-from storage.errors import CorruptBatch
+from storage.errors import CorruptBatch, InvalidRecord
 
 # Returns a number from 0 to the one before `count`.
 Pick = Callable[[int], int]
@@ -44,8 +44,8 @@ def _records_of(partition: ProducePartition) -> list[Record]:
     """Returns a few records of a produced set, from offset 0 on; none of one that was damaged."""
     try:
         batch = next(iterate_batches(partition.records), None)
-        found = [] if batch is None else list(batch.records())[:3]
-    except CorruptBatch:
+        found = [] if batch is None or not batch.is_valid() else list(batch.records())[:3]
+    except (CorruptBatch, InvalidRecord):
         return []
     return [each._replace(offset=number) for number, each in enumerate(found)]
 

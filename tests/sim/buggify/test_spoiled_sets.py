@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cluster.core.effects import Reply
@@ -88,6 +90,17 @@ def test_what_has_no_set_or_no_answer_is_not_spoiled() -> None:
         ProduceRequest(acks=1, timeout_ms=1, partitions=(damaged,)),
     ):
         assert spoiled(body, lambda count: 0, ()) is None
+
+
+@pytest.mark.parametrize("place", range(12, 75))
+def test_a_set_that_was_damaged_on_its_way_is_not_spoiled(place: int) -> None:
+    """A batch says of what lies from its magic on whether it is whole."""
+    (sound,) = request(b"0").partitions
+    data = bytearray(sound.records)
+    data[min(place, len(data) - 1)] ^= 0x40
+    damaged = ProduceRequest(acks=1, timeout_ms=1, partitions=(replace(sound, records=bytes(data)),))
+    # The leader epoch is not covered by the checksum.
+    assert place in range(12, 16) or spoiled(damaged, lambda count: 0, ()) is None
 
 
 def test_the_point_puts_a_spoiled_set_beside_a_produce() -> None:
