@@ -118,7 +118,7 @@ class Node(Shell):
         self._ending_of_write: Callable[[], None] | None = None
         # `before` or `after`, a kind of job, and the call that strikes then.
         self._began_us = 0
-        self._crash_point: tuple[str, str, Callable[[], None]] | None = None
+        self._crash_points: list[tuple[str, str, Callable[[], None]]] = []
         # Kinds of jobs, each with a fault that strikes inside a change on the disk that such a job makes.
         self._deaths: list[tuple[str, Trigger]] = []
         self._job_time = Stream(world.draws, "jobs", name)
@@ -296,8 +296,11 @@ class Node(Shell):
             self.feed(Shutdown())
 
     def arm_crash_point(self, side: str, kind: str, strike: Callable[[], None]) -> None:
-        """Call `strike`, which may end the life, `before` or `after` (the side) the next job of that kind."""
-        self._crash_point = (side, kind, strike)
+        """Call `strike`, which may end the life, `before` or `after` (the side) the next job of that kind.
+
+        Of several that wait for the same, each later one waits for another job.
+        """
+        self._crash_points.append((side, kind, strike))
 
     def arm_death(self, death: Trigger, kind: str | None, ending: Callable[[], None]) -> None:
         """The process dies inside the change on its disk that `death` waits for; then `ending` ends the life.
@@ -353,7 +356,7 @@ class Node(Shell):
 
     def disarm(self) -> None:
         """Drop the armed faults that have not struck."""
-        self._crash_point = self._ending_of_write = None
+        self._crash_points, self._ending_of_write = [], None
         self._deaths.clear()
         self.disk.disarm()
 
@@ -494,13 +497,14 @@ class Node(Shell):
 
     def _reaches(self, side: str, kind: str) -> bool:
         """Strike the fault that waits for this side of this kind of job, if any. Returns whether the life is over."""
-        if self._crash_point is None or self._crash_point[:2] != (side, kind):
+        found = next((each for each in self._crash_points if each[:2] == (side, kind)), None)
+        if found is None:
             return False
         assert not self.life.dead, (self.name, side, kind)
         assert self.core is not None, (self.name, side, kind)
-        strike = self._crash_point[2]
-        self._crash_point, self._has_worked = None, True
-        strike()
+        self._crash_points.remove(found)
+        self._has_worked = True
+        found[2]()
         return self.core is None
 
     def hold_metadata(self) -> None:

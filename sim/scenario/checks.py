@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 
 from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.shell.streams import STREAMS
@@ -106,7 +107,9 @@ def _check_clients(scenario: Scenario) -> Iterator[Finding]:
 def _check_points(scenario: Scenario) -> Iterator[Finding]:
     for index, name in enumerate(scenario.buggify.points):
         if name not in POINTS:
-            yield ("buggify", "points", index), f"unknown buggify point {name!r}: write {', '.join(POINTS)}"
+            near = get_close_matches(name, POINTS, n=1)
+            hint = f"the nearest is {near[0]}" if near else f"known are {', '.join(POINTS)}"
+            yield ("buggify", "points", index), f"unknown buggify point {name!r}: {hint}"
 
 
 def _check_settings(scenario: Scenario) -> Iterator[Finding]:

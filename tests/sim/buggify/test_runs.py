@@ -100,5 +100,9 @@ def test_the_result_says_how_often_each_point_fired_that_was_on() -> None:
 
 def test_an_unknown_point_is_refused_with_its_line() -> None:
     text = SCENARIO.replace("topics:\n", "buggify: {points: [timer-late, timer-lat]}\ntopics:\n", 1)
-    with pytest.raises(ScenarioError, match=r"scenario\.yaml:8: unknown buggify point 'timer-lat'"):
+    with pytest.raises(
+        ScenarioError, match=r"yaml:8: unknown buggify point 'timer-lat': the nearest is timer-late$"
+    ):
         parse_scenario(text)
+    with pytest.raises(ScenarioError, match=r"yaml:8: unknown buggify point '7': known are timer-late, "):
+        parse_scenario(text.replace("timer-lat]", "'7']"))

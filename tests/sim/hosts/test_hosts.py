@@ -195,6 +195,21 @@ def test_a_crash_point_ends_the_life_before_or_after_the_job() -> None:
         assert len(ran) == ran_before_death and not node.is_up and echo.log == []
 
 
+def test_a_crash_point_leaves_those_of_other_jobs_and_sides_as_they_are() -> None:
+    told: list[str] = []
+    jobs = ("flush", "compact", "flush", "flush")
+    echo = Echo([RunJob(job=place, kind=kind, work=lambda: None) for place, kind in enumerate(jobs)])
+    site = Site(lambda number: echo, nodes=1)
+    for side, kind in (("before", "flush"), ("after", "compact"), ("before", "flush"), ("after", "flush")):
+        what = f"{len(told)} {side} {kind}"
+        site.nodes[1].arm_crash_point(side, kind, lambda what=what: told.append(what))  # type: ignore[misc]
+        told.append(what)
+    told.clear()
+    site.start()
+    site.world.run_to(SECOND)
+    assert told == ["0 before flush", "3 after flush", "1 after compact", "2 before flush"]
+
+
 class Writer(Echo):
     """A core that appends to a file in each step. Its `finally` must change nothing on a dead node's disk."""
 
