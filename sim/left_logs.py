@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from cluster.core.broker.broker import Broker
+from cluster.core.broker.maintenance import DELETION_TIMER
 from sim.checkers.base import Jury
 from sim.disk.life import Life
 from sim.hosts.node import Node
 from sim.scenario.disk_steps import DiskStep
 from sim.scenario.model import Scenario
 from sim.scenario.steps import BreakDisk
+from storage.segment.names import DELETED_SUFFIX
 from storage.topics import DELETE_SUFFIX, BadDirectoryName, parse_directory_name
 
 NAME = "left-logs"
@@ -45,6 +47,23 @@ def judge_deleted_logs(nodes: Collection[Node], jury: Jury) -> None:
             for name in _names(node):
                 if name.endswith(DELETE_SUFFIX):
                     jury.report(NAME, f"{node.name} still has {name}, and no job deletes it")
+
+
+def judge_deleted_segments(nodes: Collection[Node], jury: Jury) -> None:
+    """Report the files of deleted segments that nobody will delete: the broker has no job, and waits for no time."""
+    for node in nodes:
+        core = node.core
+        if not isinstance(core, Broker) or not node.is_at_leisure or node.is_damaged:
+            continue
+        if DELETION_TIMER in node.pending_timers:
+            continue
+        file_system = node.disk.file_system(Life("eye", sees_through=True))
+        for replica in core.replicas().values():
+            names = sorted(file_system.list(replica.log.directory))
+            if left := [name for name in names if name.endswith(DELETED_SUFFIX)]:
+                jury.report(
+                    NAME, f"{node.name}: {replica.name} still has {left[0]}, and nothing will delete it"
+                )
 
 
 def _names(node: Node) -> Iterator[str]:

@@ -38,7 +38,13 @@ from sim.faults.targets import Site
 from sim.hosts.history import History
 from sim.hosts.node import log_directories
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
-from sim.left_logs import judge_deleted_logs, judge_left_logs, may_lack_handles, may_leave_logs
+from sim.left_logs import (
+    judge_deleted_logs,
+    judge_deleted_segments,
+    judge_left_logs,
+    may_lack_handles,
+    may_leave_logs,
+)
 from sim.outages import Outages
 from sim.scenario.link_steps import FlipBits
 from sim.scenario.loading import load_scenario
@@ -270,7 +276,8 @@ class Run:
         network = self.cluster.network
         self.blindfold.follow(network.counts)
         codec = network.codec if network.points is None else network.points.codec(network.codec)
-        network.codec = JudgedCodec(codec, AsSent(self.jury))
+        frames = AsSent(self.jury)
+        network.codec, network.on_unreadable = JudgedCodec(codec, frames), frames.on_unreadable
 
     def _points(self) -> Buggify | None:
         """Returns the buggify points of the run; None if the scenario has none."""
@@ -377,6 +384,7 @@ class Run:
             judge_left_logs(self.cluster.brokers.values(), self.jury)
             if not may_lack_handles(self.scenario):
                 judge_deleted_logs(self.cluster.brokers.values(), self.jury)
+                judge_deleted_segments(self.cluster.brokers.values(), self.jury)
             judge_verified_logs(self.cluster.brokers.values(), self.jury)
         if not self.scenario.excuses:
             self._demand_no_excuse(excused)

@@ -84,7 +84,7 @@ _NETWORK = _of(
     ),
     ("client-metadata-late", 25, "metadata takes up to 500 ms longer to a client"),
     ("window-small", 25, "a stream takes one frame at a time: the next one waits until it was read"),
-    ("frames-in-pieces", 25, "requests of a stream, or a unary one, go in pieces of up to 400 bytes"),
+    ("frames-in-pieces", 50, "requests of a stream, or a unary one, go in pieces of up to 400 bytes"),
     (
         "little-is-large",
         100,

@@ -30,7 +30,8 @@ class AsSent:
     """Judges whether messages are read as they were written: no field is lost, or taken for another, on the wire.
 
     A frame is known by its bytes, and by what kind of message they are. One that comes in pieces, whose bits a link has
-    flipped, or that comes twice is not known, and not judged.
+    flipped, or that comes twice is not known, and not judged, but for this: each frame that comes as it was sent can be
+    read.
     """
 
     name = "as-sent"
@@ -44,6 +45,10 @@ class AsSent:
         self._unread[kind, frame] = what
         if len(self._unread) > MOST_UNREAD:
             del self._unread[next(iter(self._unread))]
+
+    def on_unreadable(self, reader: str, reason: str) -> None:
+        """Receives who could not read a frame that came as it was sent, and why."""
+        self._jury.report(self.name, f"{reader} cannot read a frame that came as it was sent: {reason}")
 
     def on_read_all(self, kind: object, frame: bytes, received: Sequence[tuple[int, object]]) -> None:
         """Receives the numbered messages that were read from a frame of a stream."""

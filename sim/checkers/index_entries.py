@@ -61,11 +61,12 @@ def time_findings(who: str, base_offset: int, batches: Sequence[Timed], data: by
     """Yields what is wrong with the bytes of the time index of the segment that begins at `base_offset`.
 
     The timestamp of each entry is the greatest of all records up to the batch of its offset, the first that has it: a
-    look-up of this time, or of a later one, begins there.
+    look-up of this time, or of a later one, begins there. The last entry has the greatest time of the segment, by which
+    retention takes its age (LogSegment.onBecomeInactiveSegment).
     """
     bases = [each.base_offset for each in batches]
     greatest = list(accumulate([each.newest_ms for each in batches], max, initial=-1))
-    size = _TIME_ENTRY.size
+    size, last_ms = _TIME_ENTRY.size, 0
     for newest_ms, relative in _TIME_ENTRY.iter_unpack(data[: len(data) - len(data) % size]):
         offset = base_offset + relative
         place = bisect_right(bases, offset)
@@ -75,3 +76,7 @@ def time_findings(who: str, base_offset: int, batches: Sequence[Timed], data: by
             what = f"has time {newest_ms} at offset {offset}; the latest is {latest_ms} there, {before_ms} before"
             yield f"{who}: the index {what}"
             return
+        last_ms = max(last_ms, newest_ms)
+    if greatest and greatest[-1] > last_ms:
+        what = f"ends with time {last_ms}; the latest is {greatest[-1]}"
+        yield f"{who}: the index of a sealed segment at {base_offset} {what}"

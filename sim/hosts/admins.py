@@ -42,6 +42,9 @@ _REQUEST_TIMEOUT_MS = 3_000
 _ANSWERS = (
     MetadataResponse, CreateTopicResponse, DeleteTopicResponse, AlterTopicConfigsResponse, CreatePartitionsResponse,
 )  # fmt: skip
+# What a node answers that is starting, or does not answer at all; and a topic that is not there, which is an outcome.
+_OF_THE_NODE = frozenset({ErrorCode.NETWORK_EXCEPTION, ErrorCode.BROKER_NOT_AVAILABLE})
+_FINAL = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _CONFIGS = (
     (("segment.ms", "700"),),
     (("retention.ms", "2000"), ("segment.ms", "")),
@@ -72,8 +75,9 @@ class AdminShell(ClientShell):
         self._topic, self._every_us, self._is_finished = topic_of(name), model.every, False
         self._brokers = sorted(bootstrap)
         self._wishes = Stream(world.draws, "administer", name)
-        # When each call without an outcome began, by ticket; the bound counts the time of the world.
-        self._open: dict[int, int] = {}
+        # When each call without an outcome began, by ticket: in the time of the world, which the bound counts, and in
+        # milliseconds of the client's clock.
+        self._open: dict[int, tuple[int, int]] = {}
         self._next_ticket = 0
         self._actions[Answered] = self._on_answered
         self._actions[Described] = self._on_described
@@ -104,9 +108,9 @@ class AdminShell(ClientShell):
         """Begin a drawn call."""
         ticket, self._next_ticket = self._next_ticket, self._next_ticket + 1
         assert ticket not in self._open, (self.name, ticket)
-        self._open[ticket] = self.world.now_us
         self._wait_us = 0
         now_ms, wish = self.clock.now_ms(), self._wish()
+        self._open[ticket] = self.world.now_us, now_ms
         if wish is None:
             self.perform(self.administrator.describe(now_ms, (self._topic,), ticket=ticket))
         else:
@@ -151,7 +155,7 @@ class AdminShell(ClientShell):
                 )
 
     def _on_answered(self, effect: Answered) -> None:
-        self._judge_error(effect.error, effect.body)
+        self._judge_error(effect.ticket, effect.error, effect.body)
         self._conclude(effect.ticket, has_none=effect.body is None and effect.error is ErrorCode.NONE)
 
     def _on_described(self, effect: Described) -> None:
@@ -159,11 +163,21 @@ class AdminShell(ClientShell):
         known = [] if effect.metadata is None else [each.broker_id for each in effect.metadata.brokers]
         if brokers != sorted(set(brokers)) or not set(brokers) <= set(known):
             self._complain(f"brokers {brokers} described their replicas; asked were {known}")
-        self._judge_error(effect.error, effect.metadata)
+        self._judge_error(effect.ticket, effect.error, effect.metadata)
         self._conclude(effect.ticket, has_none=effect.metadata is None and effect.error is ErrorCode.NONE)
 
-    def _judge_error(self, error: ErrorCode, body: ResponseBody | None) -> None:
-        """Judge that a refusal is not taken for the answer: another broker may have one."""
+    def _judge_error(self, ticket: int, error: ErrorCode, body: ResponseBody | None) -> None:
+        """Judge that a refusal is not taken for the answer, nor for the end: another broker may have an answer, or the
+        same one later."""
+        waited_ms = self.clock.now_ms() - self._open.get(ticket, (0, 0))[1]
+        if (
+            (error.is_retriable or error in _OF_THE_NODE)
+            and error not in _FINAL
+            and waited_ms < API_TIMEOUT_MS
+        ):
+            self._complain(
+                f"call {ticket} is given up after {waited_ms} ms of {API_TIMEOUT_MS}: {error.name}"
+            )
         if error is ErrorCode.NONE and isinstance(body, _ANSWERS) and body.error is not ErrorCode.NONE:
             self._complain(f"a refusal was taken for the answer: {body}")
 
@@ -173,7 +187,7 @@ class AdminShell(ClientShell):
             self._complain(f"call {ticket} has a second outcome, or an empty one")
 
     def _judge_patience(self) -> None:
-        for ticket, began_us in self._open.items():
+        for ticket, (began_us, _) in self._open.items():
             waited_ms = (self.world.now_us - began_us) // 1_000
             if waited_ms > API_TIMEOUT_MS + _BOUND_MS:
                 self._complain(f"call {ticket} has no outcome after {waited_ms} ms")

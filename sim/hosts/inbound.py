@@ -181,6 +181,7 @@ class Listener:
             try:
                 stream.on_frame(packet.data)
             except Malformed as error:
+                self._network.note_unreadable(self._host.name, str(error))
                 self._refuse(served, f"INVALID_ARGUMENT: {error}", 0)
                 return
             read(self._network, served.channel, packet, to_target=False)
@@ -221,6 +222,7 @@ class Listener:
         try:
             call.on_frame(channel.path, packet.data)
         except Malformed as error:
+            self._network.note_unreadable(self._host.name, str(error))
             self._end_call(channel, call)
             self._hang_up(channel, 0, f"INVALID_ARGUMENT: {error}")
 

@@ -288,6 +288,7 @@ class Dialer:
             try:
                 answers = stream.on_frame(packet.data)
             except Malformed as error:
+                self._network.note_unreadable(self._host.name, str(error))
                 self._hang_up(peer, channel)
                 self._end_stream(peer, channel, str(error))
                 return
@@ -301,6 +302,7 @@ class Dialer:
         try:
             answer = peer.outgoing.unary.on_frame(call, packet.data)
         except Malformed as error:
+            self._network.note_unreadable(self._host.name, str(error))
             self._fail_call(peer, call, str(error))
             self._write_next(peer)
             return

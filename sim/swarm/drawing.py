@@ -46,7 +46,7 @@ _STRAY_PERCENT = 70
 _OFTEN_PERCENTS = {
     "proposal-of-an-earlier-life": 60,
     "few-places": 50,
-    "frames-in-pieces": 40,
+    "frames-in-pieces": 60,
     "little-work": 50,
     "little-is-large": 80,
     "few-logs-a-step": 50,

@@ -8,6 +8,7 @@ adversarial: there is no connection, and every packet may be lost, delivered twi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from typing import final
@@ -75,6 +76,8 @@ class Network:
         self.counts = PacketCounts()
         # What turns the messages of all connections into bytes.
         self.codec: Codec = CODEC
+        # Called with reader and reason for each frame that cannot be read, although it came as it was sent.
+        self.on_unreadable: Callable[[str, str], None] = lambda reader, reason: None
         # The buggify points of all links; None where all of them are off.
         self.points: LinkPoints | None = None
 
@@ -112,6 +115,12 @@ class Network:
         if self.points is not None and self.transport is Transport.STREAM:
             channel.piece_bytes = self.points.piece_bytes(connection.dialer.name) or channel.piece_bytes
         return channel
+
+    def note_unreadable(self, reader: str, reason: str) -> None:
+        """Tell that a frame cannot be read, unless a bit may have flipped in it, or a part of it been lost."""
+        is_changed = self.counts.unreadable or self.counts.unchecked
+        if self.transport is Transport.STREAM and not is_changed:
+            self.on_unreadable(reader, reason)
 
     def reachability_of(self, node_id: int) -> Reachability:
         return self._endpoints[node_id].reachability()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from cluster.core.broker.broker import Broker
+from cluster.core.broker.maintenance import DELETION_TIMER
 from replog.testing import SimCluster
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.disk.life import Life
-from sim.left_logs import NAME, judge_deleted_logs, judge_left_logs, left_logs
+from sim.left_logs import NAME, judge_deleted_logs, judge_deleted_segments, judge_left_logs, left_logs
+from storage.disk.filesystem import OpenMode
 
 ASIDE = "t-0.0123456789abcdef0123456789abcdef-stray"
 
@@ -51,4 +53,28 @@ def test_rt13_the_files_of_a_deleted_log_are_gone_once_no_job_is_left_for_them()
     assert [each.what for each in jury.violations] == [f"{node.name} still has {name}, and no job deletes it"]
     cluster.stop(2)
     judge_deleted_logs([node], jury)
+    assert len(jury.violations) == 1
+
+
+def test_rt3_the_files_of_deleted_segments_are_gone_once_nobody_waits_to_delete_them() -> None:
+    cluster = SimCluster(seed=1)
+    cluster.produce()
+    cluster.advance(500)
+    node, jury = cluster._node(2), Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    assert isinstance(node.core, Broker)
+    (replica,) = node.core.replicas().values()
+    judge_deleted_segments([node], jury)
+    assert node.is_at_leisure and not jury.violations
+    name = "00000000000000000000.log.deleted"
+    node.disk.file_system(Life("hand")).open(f"{replica.log.directory}/{name}", OpenMode.CREATE).close()
+    node._timers.set(DELETION_TIMER, 1_000_000)
+    judge_deleted_segments([node], jury)
+    assert not jury.violations
+    cluster.advance(2_000)
+    assert DELETION_TIMER not in node.pending_timers and node.is_at_leisure
+    judge_deleted_segments([node], jury)
+    what = f"{node.name}: {replica.name} still has {name}, and nothing will delete it"
+    assert [each.what for each in jury.violations] == [what]
+    cluster.stop(2)
+    judge_deleted_segments([node], jury)
     assert len(jury.violations) == 1

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cluster.core.connection.codec import OutOfBounds
+from cluster.core.connection.pieces import Assembly
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     EpochEnd,
@@ -117,3 +119,38 @@ def test_a_run_finds_a_field_that_a_codec_forgets(target: str, field: str, value
         result = run_scenario(parse_scenario(SCENARIO, "as-sent.yaml"), 1, stops_early=True)
     assert result.violations[0].checker == "as-sent"
     assert f"{field}: " in result.violations[0].what
+
+
+def _keeps_bytes(original: Callable[..., object]) -> Callable[..., object]:
+    """The pieces of a frame stay when it is whole, so the next one of its stream has too many bytes."""
+
+    def end(self: Assembly) -> None:
+        kept = self._bytes
+        original(self)
+        self._bytes = kept
+
+    return end
+
+
+@pytest.mark.parametrize(
+    ("is_broken", "transport", "flips", "is_told"),
+    [
+        (True, "stream", "", True),
+        (True, "datagram", "", False),
+        (False, "stream", "", False),
+        (False, "stream", "structure", False),
+    ],
+)
+def test_a_frame_that_comes_as_it_was_sent_can_be_read(
+    transport: str, flips: str, *, is_broken: bool, is_told: bool
+) -> None:
+    text = SCENARIO.replace("rate: 20/s", "rate: 20/s, size: 1000 B")
+    text += f"network: {{transport: {transport}}}\nbuggify: {{points: [frames-in-pieces], chance: 100%}}\n"
+    if flips:
+        text += f"steps: [{{at: 600ms, flip_bits: all <-> all, share: 50%, where: {flips}, for: 200ms}}]\n"
+    broken = Replacement(target="cluster.core.connection.pieces:Assembly.end", make=_keeps_bytes)
+    with replaced(broken) if is_broken else nullcontext():
+        found = run_scenario(parse_scenario(text, "as-sent.yaml"), 1).violations
+    told = [each.what for each in found if each.checker == "as-sent"]
+    assert bool(told) is is_told
+    assert all(" cannot read a frame that came as it was sent: a piece, " in each for each in told)

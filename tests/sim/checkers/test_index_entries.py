@@ -48,7 +48,17 @@ def found_of_times(*entries: tuple[int, int]) -> list[str]:
 
 def test_time_is_the_latest_of_all_batches_up_to_its_offset() -> None:
     assert not found_of_times((50, 1), (60, 5), (0, 0))
-    assert not found_of_times()
+    assert not found_of_times((60, 5))
+
+
+def test_a_sealed_segment_has_its_latest_time_in_its_index() -> None:
+    """Without it, retention takes the segment for older than it is once its log was loaded."""
+    what = "b: the index of a sealed segment at 10 ends with time {}; the latest is 60"
+    assert found_of_times((50, 1)) == found_of_times((50, 1), (0, 0)) == [what.format(50)]
+    assert found_of_times() == [what.format(0)]
+    assert not list(time_findings("b", 10, [], b"")) and not list(
+        time_findings("b", 10, [Timed(10, -1)], b"")
+    )
 
 
 def test_time_of_records_that_are_not_there_is_found() -> None:

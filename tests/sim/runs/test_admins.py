@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import cluster.core.client.admin
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import DEFAULT_COUNT, CreateTopicRequest, MetadataResponse
 from sim.bugs import Replacement, replaced
@@ -70,6 +72,14 @@ def test_a_run_shows_an_admin_that_takes_the_refusal_of_a_starting_broker_for_th
     with replaced(Replacement(target="cluster.core.client.admin:_error_of", make=make)):
         result = run_scenario(scenario, 1, stops_early=True)
     assert "a refusal was taken for the answer" in result.violations[0].what
+
+
+def test_a_run_shows_an_admin_that_gives_a_call_up_because_a_broker_is_starting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cluster.core.client.admin, "_OF_THE_NODE", (ErrorCode.NETWORK_EXCEPTION,))
+    what = run_scenario(parse_scenario(HEAD + RESTARTED), 1, stops_early=True).violations[0].what
+    assert re.search(r"call [0-9]+ is given up after [0-9]+ ms of 8000: BROKER_NOT_AVAILABLE", what)
 
 
 @pytest.mark.parametrize(
