@@ -34,6 +34,7 @@ _IN_SYNC = "min.insync.replicas"
 _LAG, _FETCH_TIMEOUT = "replica.lag.time.max.ms", "replica.socket.timeout.ms"
 # At least what a batch with one record of a run needs beside its value: headers, key, lengths.
 _BATCH_OVERHEAD_BYTES = 100
+_TIME_OUTS = frozenset({ErrorCode.REQUEST_TIMED_OUT.name, ErrorCode.NETWORK_EXCEPTION.name})
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE.name, ErrorCode.RECORD_LIST_TOO_LARGE.name})
 
 
@@ -64,9 +65,9 @@ class Canaries:
             if not waiting or is_over():
                 return
         for (producer, topic_partition), operation in sent:
-            if operation.outcome is Outcome.OK or self._waits_for_jobs(producer):
+            if operation.outcome is Outcome.OK or self._is_too_large(topic_partition, operation):
                 continue
-            if not self._is_too_large(topic_partition, operation):
+            if not self._waits_for_jobs(producer, topic_partition, operation):
                 what = f"gets no record into the healed cluster, in {TRIES} tries: {operation.error}"
                 self._jury.report(NAME, f"{topic_partition}: {producer.name} {what}")
 
@@ -81,15 +82,19 @@ class Canaries:
             needed_ms = max(needed_ms, flushes_ms)
         return core.config.request_timeout_ms >= needed_ms
 
-    def _waits_for_jobs(self, producer: ProducerShell) -> bool:
-        """Whether the jobs of a broker take longer than the producer waits: a flush comes after all of them.
+    def _waits_for_jobs(
+        self, producer: ProducerShell, topic_partition: TopicPartition, operation: SendOperation
+    ) -> bool:
+        """Whether the producer got no answer in time from a partition whose replicas have jobs that take as long.
 
-        Where deletions of segments take long, and each record has a segment, the records themselves make them.
+        A flush waits for all of them. Where deletions of segments take long, and each record has a segment, the records
+        themselves make them.
         """
         core = producer.core
         assert isinstance(core, ProducerCore), producer.name
-        waited_us = max(node.jobs_last_us for node in self._cluster.brokers.values())
-        return waited_us >= core.config.request_timeout_ms * 1_000
+        replicas = self._cluster.replicas().get(str(topic_partition), ())
+        waited_us = max([self._cluster.brokers[broker].jobs_last_us for broker in replicas], default=0)
+        return operation.error in _TIME_OUTS and waited_us >= core.config.request_timeout_ms * 1_000
 
     def _is_unsteady(self, topic: str) -> bool:
         """Whether a lost fetch takes a follower out of the in-sync set, of which the topic needs more than the leader.

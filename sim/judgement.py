@@ -261,14 +261,18 @@ class FinalLogs:
                 self._jury.report(PRODUCER_SEQUENCES, what)
 
     def _judge_indexes(self, name: str, broker: int, reader: LogReader) -> None:
-        """Judge the indexes of sealed segments; the times of a compacted one may be those of records that are gone."""
+        """Judge the indexes of sealed segments.
+
+        The times of a compacted one may be those of records that are gone. A disk that has lied may have lost the last
+        time of a segment whose records it has kept: below the recovery point no start looks.
+        """
         who = f"{name}: broker {broker}"
         for base_offset, places, data in reader.indexes():
             batches = [Indexed(place.position, place.mark) for place in places]
             for what in index_findings(who, base_offset, batches, data):
                 self._jury.report(INDEX_ENTRIES, what)
         is_rotten = bool(self._jury.ghost.partition(name).image(broker).damage)
-        if is_rotten or self._logs.is_compacted(name):
+        if is_rotten or self._logs.is_compacted(name) or self._logs.disk(broker).has_deceived:
             return
         for base_offset, places, data in reader.indexes(".timeindex"):
             if not all(self._logs.knows_times(broker, place.path) for place in places):

@@ -206,6 +206,13 @@ class PartitionGhost:
         """Whether an unclean election came after that epoch: records that its leader still commits may be lost."""
         return bool(self.unclean_epochs) and epoch < self.unclean_epochs[-1]
 
+    def has_not_heard(self, broker: int, epoch: int) -> bool:
+        """Whether the broker was elected uncleanly, alone, and still acts in that earlier epoch."""
+        if not self.is_deposed(epoch) or self.isr != (broker,):
+            return False
+        elected_in = self.unclean_epochs[-1]
+        return self.elected.get(elected_in) == broker and self.begun_epoch < elected_in
+
     def is_lost(self, mark: Mark, epoch: int) -> bool:
         """Whether all replicas that could be elected after `epoch` have lost the batch.
 
@@ -300,10 +307,10 @@ class Ghost:
         image.damage = image.cache_damage = damage
         self.stop_judging(partition, 0, f"broker {broker} {damage}")
 
-    def was_given_up(self, name: str) -> bool:
-        """Whether the partition, or that of an earlier topic of its name, is judged no further."""
+    def was_given_up(self, name: str, damages: Sequence[str]) -> bool:
+        """Whether the partition, or that of an earlier topic of its name, is judged no further for such damage."""
         lives = [each for each in self.partitions.values() if each.name.partition("~")[0] == name]
-        return any(each.unjudged for each in lives)
+        return any(each.unjudged.endswith(damage) for each in lives for damage in damages)
 
     def stop_judging(self, partition: PartitionGhost, since: int, why: str) -> None:
         """Judge the partition no further, and excuse its records from `since` on; nothing happens the second time."""
@@ -387,8 +394,7 @@ class Ghost:
         dropped = image.chain.truncate_to(to_offset)
         is_inside = bool(dropped) and dropped[0].base_offset < to_offset
         image.cut_end = to_offset if is_inside else 0
-        # Only the elected one is in sync then, and it has not heard of its election.
-        if partition.is_deposed(sighting.epoch) and partition.isr == (sighting.broker,):
+        if partition.has_not_heard(sighting.broker, sighting.epoch):
             reason = f"broker {sighting.broker} cut its log before it heard of its unclean election"
             self._excuse(partition, image.agreed_end(partition.truth), reason)
 

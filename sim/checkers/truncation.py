@@ -25,7 +25,9 @@ class NoCutBelowTruth(Checker):
     def _on_truncated(self, partition: PartitionGhost, sighting: Truncated) -> str | None:
         if sighting.broker not in partition.isr and sighting.broker != partition.leader:
             return None
-        if partition.unclean_epochs and partition.unclean_epochs[-1] >= sighting.epoch:
+        if partition.unclean_epochs and partition.unclean_epochs[-1] == sighting.epoch:
+            return None
+        if partition.has_not_heard(sighting.broker, sighting.epoch):
             return None
         truth = partition.truth
         chain = partition.image(sighting.broker).chain

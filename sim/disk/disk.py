@@ -279,6 +279,11 @@ class SimDisk:
         return any(node.has_lost for node in self._cache.dirty_files.values())
 
     @property
+    def has_deceived(self) -> bool:
+        """Whether a sync has ever said success of changes that stayed in the cache."""
+        return self._cache.has_deceived
+
+    @property
     def deceives(self) -> bool:
         """Whether a sync has said success of changes that a power loss takes for certain."""
         # Few disks ever do, and one that is seldom synced has many such files.

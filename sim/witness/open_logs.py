@@ -74,6 +74,9 @@ class OpenLogs:
             findings += self._written_epochs(broker, replica, reader.directory)
             if checkpoint is not None:
                 findings += _started(replica, checkpoint, reader.base_offset())
+        elif reader is None:
+            # After a cut inside a batch the log ends above its last one, and its segment may have forgotten its times.
+            self._logs.forget_times(broker, replica.log.local.segments.active.path)
         for what in findings:
             self._jury.report(NAME, f"{partition}: broker {broker}: {what}")
 

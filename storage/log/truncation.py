@@ -122,19 +122,22 @@ class Truncation:
             return True
         reload = self._prepared_for(offset, log_start_offset)
         if reload is None:
-            reload = self._reload = ProducerReload(
-                self._producers,
-                self._local.segments,
-                log_start_offset=log_start_offset,
-                offset=offset,
-                log_end_offset=self._local.log_end_offset,
-                batches_a_slice=self.batches_a_slice,
-            )
+            reload = self._reload = self._begin_reload(offset, log_start_offset)
         elif reload.is_done:
             return True
         with self._local.with_descriptors(), self._online.during("truncate"):
             reload.advance(now_ms)
         return False
+
+    def _begin_reload(self, offset: int, log_start_offset: int) -> ProducerReload:
+        return ProducerReload(
+            self._producers,
+            self._local.segments,
+            log_start_offset=log_start_offset,
+            offset=offset,
+            log_end_offset=self._local.log_end_offset,
+            batches_a_slice=self.batches_a_slice,
+        )
 
     @property
     def is_preparing(self) -> bool:
@@ -173,12 +176,12 @@ class Truncation:
 
         The log ends at exactly `offset` then. For an offset at or above the log end, only epochs without records are
         forgotten. Raises ValueError for a negative offset, StorageError; with nothing changed, OutOfHandles if there
-        are too few descriptors, and CorruptBatch if the place of the cut cannot be found.
+        are too few descriptors, and CorruptBatch if a batch is damaged that the cut has to read.
         """
         if offset < 0:
             raise ValueError(f"cannot truncate to offset {offset}: the offset must not be negative")
         self._online.check()
-        self._check_place(offset)
+        self._look_first(offset, now_ms)
         with self._local.with_descriptors(), self._online.during("truncate", refuses=False):
             if offset >= self._local.log_end_offset:
                 self._epochs.truncate_from_end(self._local.log_end_offset)
@@ -190,12 +193,26 @@ class Truncation:
                 self._truncate(offset, now_ms)
         return True
 
-    def _check_place(self, offset: int) -> None:
-        """Raises CorruptBatch if the place of the cut cannot be found: no segment must be deleted then."""
+    def _look_first(self, offset: int, now_ms: int) -> None:
+        """Read what the cut reads of the batches that stay, while nothing has changed. Raises CorruptBatch.
+
+        Of a cut that was prepared, all but its place has been read.
+        """
         segment = self._local.segments.floor(offset)
-        if segment is not None and offset < self._local.log_end_offset:
-            with self._local.with_descriptors(), self._online.during("truncate"):
-                segment.translate_offset(offset)
+        if segment is None or offset >= self._local.log_end_offset:
+            return
+        with self._local.with_descriptors(), self._online.during("truncate"):
+            segment.translate_offset(offset)
+            if self._kept is None or not self._kept.is_for(segment, offset):
+                self._kept = look_at_kept(segment, offset)
+            while self._kept is not None and not self._kept.is_done:
+                self._kept.advance(self.batches_a_slice)
+            log_start_offset = min(offset, self._marks.log_start_offset)
+            reload = self._prepared_for(offset, log_start_offset)
+            if not self._producers.is_empty and (reload is None or not reload.is_done):
+                reload = self._begin_reload(offset, log_start_offset)
+                while not reload.is_done:
+                    reload.advance(now_ms)
 
     def _truncate(self, offset: int, now_ms: int) -> None:
         before = self._offsets()

@@ -380,6 +380,21 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     ),
     "an epoch cache beyond the log": ("log-shape", [*QUIET, EpochsSeen(1, P, ((0, 0), (1, 9)))]),
     "an in-sync replica that cuts below the truth": ("truncation", [*QUIET, Truncated(2, P, 3, 0)]),
+    "who follows one that was elected uncleanly, leads after it, and cuts by the word of the leader before": (
+        "truncation",
+        [
+            *QUIET,
+            Elected(P, 3, 2, (3,), False),
+            BecameLeader(3, P, 2, 5),
+            BecameFollower(2, P, 2, 3),
+            Appended(3, P, 2, marks(5, 8, 2)),
+            Appended(2, P, 2, marks(5, 8, 2)),
+            IsrChanged(P, (3, 2)),
+            HighWatermark(3, P, 2, 8, True),
+            Elected(P, 2, 3, (2,), True),
+            Truncated(2, P, 3, 1),
+        ],
+    ),
     "a read above the high watermark": (
         "served-above-high-watermark",
         [*QUIET, Served(1, P, 4, marks(4, 5))],

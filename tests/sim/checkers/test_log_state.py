@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cluster.core.broker.broker import Broker
 from sim.bugs import Replacement, replaced
 from sim.checkers.log_state import (
     Greatest,
@@ -18,7 +19,8 @@ from sim.checkers.log_state import (
     start_findings,
     written_epoch_findings,
 )
-from sim.run import run_scenario
+from sim.run import Run, run_scenario
+from sim.scenario.loading import parse_scenario
 from storage.segment import LogSegment
 
 # The second and the third batch have the same time, and the last one an earlier time.
@@ -111,3 +113,33 @@ def test_ep6_a_cut_takes_epochs_from_the_file_too() -> None:
 def test_ls4_only_an_empty_segment_takes_more_than_its_topic_allows() -> None:
     assert not list(size_findings(0, 5_000, 1_000)) and not list(size_findings(600, 1_000, 1_000))
     assert list(size_findings(600, 1_001, 1_000))
+
+
+BATCHED = """\
+scenario: batched
+warm_up: 500ms
+duration: 2s
+cluster: {brokers: 1}
+topics: {t: {replicas: 1}}
+producers: [{topic: t, rate: 40/s, linger: 50ms}]
+"""
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_a_cut_inside_a_batch_may_have_made_its_segment_forget_its_times(*, is_inside: bool) -> None:
+    run = Run(parse_scenario(BATCHED), 1)
+    run.begin()
+    run.world.run_to(1_500_000)
+    for producer in run.cluster.producers:
+        producer.finish()
+    run.world.run_to(2_500_000)
+    node = run.cluster.brokers[1]
+    assert isinstance(node.core, Broker)
+    (replica,) = node.core.replicas().values()
+    active = replica.log.local.segments.active
+    large = [each.base_offset for each in active.records.batches() if each.last_offset > each.base_offset]
+    replica.log.truncate_to(large[-1] + is_inside, now_ms=node.clock.now_ms())
+    assert run.logs.knows_times(1, active.path)
+    run.witness._open_logs.look(node.core, "t-0", replica)
+    assert run.logs.knows_times(1, active.path) is not is_inside
+    assert not run.jury.violations

@@ -120,16 +120,24 @@ def test_followers_that_a_lost_fetch_takes_out_of_the_in_sync_set_may_be_too_few
     assert {each.checker for each in run(text).violations} == ({"canaries"} if is_judged else set())
 
 
-@pytest.mark.parametrize(("delete", "is_judged"), [("30s", False), ("30ms", True)])
-def test_a_producer_that_gives_up_before_the_jobs_of_a_broker_end_is_not_judged(
-    delete: str, *, is_judged: bool
+@pytest.mark.parametrize(
+    ("delete", "refuses", "found"),
+    [("4s", False, ""), ("4s", True, "INVALID_TIMESTAMP"), ("30ms", True, "INVALID_TIMESTAMP")],
+)
+def test_a_producer_that_times_out_before_the_jobs_of_a_replica_end_is_not_judged(
+    delete: str, found: str, *, refuses: bool
 ) -> None:
-    config = "segment.bytes: 300, retention.bytes: 300, file.delete.delay.ms: 0, "
+    """Nor is convergence, as long as the jobs become fewer. A refusal is judged however many jobs wait."""
+    config = "flush.messages: 1, segment.bytes: 300, retention.bytes: 300, file.delete.delay.ms: 0, "
     text = SCENARIO.replace("config: {", "config: {" + config).replace("duration: 1s", "duration: 3s")
+    text = text.replace("converge: 10s", "converge: 60s")
     settings = "settings: {log.initial.task.delay.ms: 100, log.retention.check.interval.ms: 100}"
     text += f"cluster: {{jobs: {{delete: {delete}}}, {settings}}}\n"
-    text += "steps: [{at: 2900ms, alter_topic: t, config: {message.timestamp.before.max.ms: 0}}]\n"
-    assert {each.checker for each in run(text).violations} == ({"canaries"} if is_judged else set())
+    if refuses:
+        text += "steps: [{at: 2900ms, alter_topic: t, config: {message.timestamp.before.max.ms: 0}}]\n"
+    violations = run(text).violations
+    assert {each.checker for each in violations} == ({"canaries"} if found else set())
+    assert all(each.what.endswith(f": {found}") for each in violations)
 
 
 def test_a_producer_that_is_stopping_is_not_asked() -> None:

@@ -149,6 +149,28 @@ def test_a_disk_that_lied_about_its_syncs_is_found_out_by_a_power_loss(config: s
     assert any("had said to be durable" in excuse.reason for excuse in result.excuses)
 
 
+OF_A_ROLL = """\
+scenario: lie
+warm_up: 500ms
+duration: 4s
+topics:
+  t: {partitions: 1, replicas: 3, config: {segment.bytes: 400, flush.messages: 1}}
+producers:
+  - {topic: t, rate: 8/s, size: 100 B}
+cluster: {settings: {log.flush.offset.checkpoint.interval.ms: 15}}
+steps:
+  - {at: 1000ms, lie_syncs: broker 2, for: 50ms}
+  - {at: 1090ms, power: broker 2, keep: none, down: 300ms}
+"""
+
+
+@pytest.mark.parametrize("at_ms", [1_000, 1_200, 1_220, 1_240])
+def test_a_disk_that_lied_about_a_roll_alone_has_lost_times_below_the_recovery_point(at_ms: int) -> None:
+    """No batch is missing; later flushes put the recovery point above the segment, so no start repairs its index."""
+    text = OF_A_ROLL.replace("1000ms", f"{at_ms}ms").replace("1090ms", f"{at_ms + 90}ms")
+    assert run_scenario(parse_scenario(text, "lie.yaml"), 1).violations == ()
+
+
 @pytest.mark.slow
 def test_a_wiped_broker_copies_everything_again() -> None:
     result = run("  - {at: 2s, wipe_disk: leader(t/0), down: 300ms}\n", FLUSHED)

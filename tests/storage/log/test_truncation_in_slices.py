@@ -173,3 +173,27 @@ def test_ap16_a_cut_whose_place_is_not_found_deletes_no_segment_and_takes_no_log
     # A cut that does not look at the damaged batch is as good as before.
     log.truncate_to(5, now_ms=NOW_MS)
     assert (log.online.reason, log.log_end_offset) == (None, 5)
+
+
+@pytest.mark.parametrize("damaged", [1, 3])
+def test_ap16_a_short_cut_reads_what_stays_before_it_changes_anything(damaged: int) -> None:
+    """What it needs of the batches that stay: the producers of them, and the greatest timestamp of a loaded segment."""
+    file_system = new_file_system()
+    log = open_log(file_system, CONFIG)
+    for number in range(9):
+        data = produced(producer_id=7, producer_epoch=0, sequence=number)
+        log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
+        if number in (1, 5):
+            log.flushes.roll(now_ms=NOW_MS)
+    log.close()
+    log = open_log(file_system, CONFIG, clean=True)
+    segment = log.local.segments.floor(damaged)
+    assert segment is not None and log.local.segments.base_offsets == [0, 2, 6]
+    file = file_system.open(segment.path, OpenMode.WRITE)
+    file.write_at((damaged - segment.base_offset) * SIZE + 8, bytes(4))
+    file.close()
+    log.producers.snapshots.delete_all()
+    with pytest.raises(CorruptBatch):
+        log.truncate_to(5, now_ms=NOW_MS)
+    assert (log.online.reason, log.log_end_offset, log.local.segments.base_offsets) == (None, 9, [0, 2, 6])
+    assert log.producers.producers[7].last_sequence == 8

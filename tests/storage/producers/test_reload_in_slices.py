@@ -137,7 +137,7 @@ def test_ps24_few_batches_above_the_log_start_are_replayed_within_the_truncation
 
 
 @pytest.mark.parametrize("in_slices", [True, False])
-def test_ap16_damage_that_a_replay_meets_takes_the_log_offline(in_slices: bool) -> None:
+def test_ap16_damage_that_a_replay_meets_changes_nothing_and_takes_no_log_offline(in_slices: bool) -> None:
     log = open_log(new_file_system(), replace(ROOMY, index_interval_bytes=0))
     log.truncation.batches_a_slice = SLICE
     for number in range(14):
@@ -151,7 +151,10 @@ def test_ap16_damage_that_a_replay_meets_takes_the_log_offline(in_slices: bool) 
         assert not log.truncation.prepare(11, now_ms=NOW_MS)
     with pytest.raises(CorruptBatch):
         prepare_all(log, 11) if in_slices else log.truncate_to(11, now_ms=NOW_MS)
-    assert log.online.reason is not None
+    assert (log.online.reason, log.log_end_offset) == (None, 14)
+    # A cut that needs none of the damaged batch is as good as before.
+    log.truncate_to(1, now_ms=NOW_MS)
+    assert (log.online.reason, log.log_end_offset, sorted(log.producers.producers)) == (None, 1, [1])
 
 
 def test_ps24_with_many_producers_even_few_batches_are_replayed_before() -> None:
