@@ -304,11 +304,14 @@ class Witness:
 
     def _on_segments_deleted(self, node: Member, partition: str, values: Values) -> None:
         reader, now_ms = self._logs.reader(node.node_id, partition), node.clock.now_ms()
-        deleted = tuple(
+        deleted = [
             DeletedSegment(end, now_ms - newest_ms, left)
             for end, newest_ms, left in reader.deleted_segments()
-        )
-        self.jury.see(LogStarted(node.node_id, partition, reader.base_offset(), deleted))
+        ]
+        # A disk that has lied may have lost the time index of a segment, by which retention takes its age.
+        if self._logs.disk(node.node_id).has_deceived:
+            deleted = []
+        self.jury.see(LogStarted(node.node_id, partition, reader.base_offset(), tuple(deleted)))
         reader.refresh()
 
     def on_unwound(self, broker: int, core: Broker) -> None:

@@ -22,6 +22,7 @@ from sim.checkers.sightings import (
     LogStarted,
     Sighting,
 )
+from sim.disk import SimDisk
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.loading import parse_scenario
 
@@ -207,3 +208,11 @@ def test_retention_that_deletes_too_much_is_found(target: str, make: Callable[..
     with replaced(Replacement(target=f"storage.log.retention:Retention.{target}", make=make)):
         found = {violation.checker for violation in run().violations}
     assert "retention" in found
+
+
+def test_a_disk_that_has_lied_may_make_a_segment_look_older(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have lost the time index of the segment, by which retention takes its age."""
+    monkeypatch.setattr(SimDisk, "has_deceived", property(lambda disk: True))
+    with replaced(Replacement(target="storage.log.retention:Retention._delete_expired", make=_too_early)):
+        found = {violation.checker for violation in run().violations}
+    assert "retention" not in found
