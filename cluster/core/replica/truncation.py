@@ -84,12 +84,13 @@ class Truncations:
         replica.log.truncation.forget_prepared()
         point = self.strategy.on_new_epoch(replica.log)
         if point is not None:
-            self._go_on_before_fetching(now_ms, replica, point)
+            self._truncate_before_fetching(now_ms, replica, point)
 
     def _truncate_before_fetching(self, now_ms: int, replica: Replica, to_offset: int) -> None:
         """Does a slice of the cut to `to_offset`; while more is left, the follower fetches nothing.
 
-        No answer of a leader asks for the rest, as in `truncate_in_part`: a timer does. Raises StorageError.
+        No answer of a leader asks for the rest, as in `truncate_in_part`: a timer does. An error fails the partition.
+        Raises StorageError if the last log directory fails.
         """
         follower = replica.follower
         assert follower is not None, replica.name
@@ -102,11 +103,14 @@ class Truncations:
             # Nothing has changed, and connections may end.
             logger.warning("not truncated yet: log=%s reason=%s", replica.name, error)
             next_ms += self._context.config.replica_fetch_backoff_ms
+        except StorageError as error:
+            self._context.fail_follower(replica, error)
+            return
 
         def go_on(now_ms: int) -> None:
             # The broker may have another role by now.
             if replica.follower is follower and follower.state is FetchState.TRUNCATING:
-                self._go_on_before_fetching(now_ms, replica, to_offset)
+                self._truncate_before_fetching(now_ms, replica, to_offset)
 
         self._context.outbox.set_timer(f"{TRUNCATE_TIMER}{replica.name}", next_ms, go_on)
 
@@ -115,12 +119,6 @@ class Truncations:
         self.truncate_in_part(now_ms, replica, to_offset)
         log = replica.log
         return log.local.log_end_offset <= to_offset and not log.truncation.is_preparing
-
-    def _go_on_before_fetching(self, now_ms: int, replica: Replica, to_offset: int) -> None:
-        try:
-            self._truncate_before_fetching(now_ms, replica, to_offset)
-        except StorageError as error:
-            self._context.fail_follower(replica, error)
 
     def on_diverging(
         self, now_ms: int, replica: Replica, diverging: EpochEnd, leader_log_start_offset: int
