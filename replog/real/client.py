@@ -70,10 +70,10 @@ class ProducerLife:
 
     async def work(self, finish: asyncio.Event) -> None:
         """Send until `finish`, or until all records of the order are sent; then wait for every outcome."""
-        clock = asyncio.get_running_loop().time
+        clock, order = asyncio.get_running_loop().time, self._order
         next_s = clock()
         while not finish.is_set() and self._left:
-            half_us = 500_000 // self._order.rate
+            half_us = 500_000 // order.rate
             next_s += (half_us + self._jitter.below(2 * half_us + 1)) / 1e6
             # After a pause the rate goes on; what was not sent meanwhile is not made up for.
             next_s = max(next_s, clock())
@@ -81,7 +81,8 @@ class ProducerLife:
                 async with asyncio.timeout_at(next_s):
                     await finish.wait()
             except TimeoutError:
-                self._send_one()
+                if order.unanswered < 0 or len(self._open) < order.unanswered:
+                    self._send_one()
         await self.producer.flush()
         assert not self._open, len(self._open)
         say(finished=True)

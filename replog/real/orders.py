@@ -44,6 +44,8 @@ class Order:
     keys: int = 0
     first_ticket: int = 1
     left: int = -1
+    # The records without an outcome at which it sends no new ones; -1 for no limit.
+    unanswered: int = -1
     # A consumer's part: the offset to begin at, by partition number; -1 for the start of its log.
     positions: dict[int, int] | None = None
 

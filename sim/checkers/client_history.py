@@ -78,16 +78,26 @@ class ClientHistoryCheck:
         places = {send.value: place for place, send in enumerate(self._history.sends)}
         for partition, log in self._logs.items():
             latest: dict[tuple[str, int], tuple[int, SendOperation]] = {}
+            firsts: dict[tuple[str, int], int] = {}
             ghost = self._ghost.partition(partition)
             for offset in sorted(log):
                 send = self._sends.get(log[offset])
                 if send is None or not self._keeps_order(send, offset):
                     continue
                 at, before = latest.setdefault((send.producer, send.life), (offset, send))
-                if places[send.value] < places[before.value] and not ghost.may_forget(at, offset):
+                first = firsts.setdefault((send.producer, send.life), offset)
+                may_forget = ghost.may_forget(at, offset) or self._was_forgotten(ghost.name, first)
+                if places[send.value] < places[before.value] and not may_forget:
                     what = f"offset {offset} holds {shown(send.value)}, sent before {shown(before.value)}"
                     yield f"nonmonotonic-send: {partition}: {what}"
                 latest[send.producer, send.life] = offset, send
+
+    def _was_forgotten(self, name: str, first: int) -> bool:
+        """Whether a producer whose first record is at `first` may have lost those before: all replicas lost the log.
+
+        Then its leader knew the producer no more, and took the first batch that came, with any sequence (KIP-360).
+        """
+        return any(excuse.partition == name and excuse.start <= first for excuse in self._ghost.excuses)
 
     def _keeps_order(self, send: SendOperation, offset: int) -> bool:
         """Whether the record at `offset` has its place by the order of sends.

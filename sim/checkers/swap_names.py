@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 NAME = "swap-names"
-_CLEANED, _SWAP, _DELETED = ".cleaned", ".swap", ".deleted"
+CLEANED, _SWAP, _DELETED = ".cleaned", ".swap", ".deleted"
 _LIVE = (".log", ".index", ".timeindex", ".txnindex")
 # The ends of the names that are judged.
-JUDGED = (_CLEANED, _SWAP, *_LIVE)
+JUDGED = (CLEANED, _SWAP, *_LIVE)
 # A change of names that is not durable yet: the name that is removed and the one that is added, empty for none.
 Change = tuple[str, str]
 
 
-def swap_finding(verb: str, name: str, pending: Iterable[Change], names: Sequence[str]) -> str:
+def swap_finding(verb: str, name: str, pending: Iterable[Change], names: Iterable[str]) -> str:
     """Returns which change a file loses its name too early for; empty if there is none.
 
     `verb` is done to the file called `name`, in a directory of `names` with the changes `pending`. A power loss may
     keep any of these and lose the others (LL28). So new files are named in full before the first becomes a swap, the
     swap is whole before an old file goes, and the old files are gone before the first of the new ones is live.
     """
+    is_cleaned, is_live, is_swap = [name.endswith(each) for each in (CLEANED, _LIVE, _SWAP)]
+    is_rename = verb == "rename"
+    is_last = is_cleaned and is_rename and name[:20] == _first_cleaned(names)
     for before, after in pending:
         is_too_early = False
-        if name.endswith(_CLEANED) and verb == "rename":
-            is_last = name[:20] == min([each for each in names if each.endswith(_CLEANED)], default="")[:20]
-            is_too_early = after.endswith(_CLEANED) or (is_last and _is_of_other(name, after, _SWAP))
-        elif name.endswith(_LIVE):
+        if is_cleaned and is_rename:
+            is_too_early = after.endswith(CLEANED) or (is_last and _is_of_other(name, after, _SWAP))
+        elif is_live:
             is_too_early = after.endswith(_SWAP)
-        elif name.endswith(_SWAP) and verb == "rename":
+        elif is_swap and is_rename:
             has_old = before.endswith(_LIVE) and (not after or after.endswith(_DELETED))
             is_too_early = has_old or (after.endswith(_LIVE) and _is_of_other(name, before, _SWAP))
         if is_too_early:
             change = f"{before or 'nothing'} became {after or 'nothing'}"
             return f"{verb} of {name}, although it is not durable that {change}"
     return ""
+
+
+def _first_cleaned(names: Iterable[str]) -> str:
+    """Returns the base offset of the first cleaned segment as names have it; empty if there is none."""
+    return min([each for each in names if each.endswith(CLEANED)], default="")[:20]
 
 
 def _is_of_other(name: str, other: str, suffix: str) -> bool:

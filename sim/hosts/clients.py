@@ -246,6 +246,12 @@ class ProducerShell(ClientShell):
     def is_done(self) -> bool:
         return not self._is_sending and not self._open and not self._flushing
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether so few records wait for their outcome that a new one may be sent."""
+        most = self.model.unanswered
+        return most is None or len(self._open) < most
+
     def _next_send(self) -> None:
         half = self._interval_us // 2
         delay_us = half + self._jitter.below(2 * half + 1)
@@ -255,7 +261,7 @@ class ProducerShell(ClientShell):
 
     def _on_pace(self, life_number: int) -> None:
         if self._is_sending and life_number == self.life_number:
-            if not self.paused:
+            if not self.paused and self._has_room:
                 self._send_some()
             if self.model.records is not None and self._sent >= self.model.records:
                 self.finish()
@@ -267,7 +273,7 @@ class ProducerShell(ClientShell):
         burst = self.points.burst() if self.points is not None and is_endless else 0
         for _ in range(1 + burst):
             # What one record sets off may end the process.
-            if self._is_sending:
+            if self._is_sending and self._has_room:
                 self.send_one()
         if self._is_sending and self.points is not None and self.points.flushes():
             self.flush_records()

@@ -137,6 +137,11 @@ class ProducerModel(Strict):
     tombstones: Percent = Field(
         default=0, description="Which share of the records are tombstones: they have a key and no value."
     )
+    unanswered: int | None = Field(
+        default=None,
+        ge=1,
+        description="The records without an outcome at which each of them sends no new ones; without it, none.",
+    )
 
 
 class BuggifyModel(Strict):

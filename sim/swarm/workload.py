@@ -22,6 +22,9 @@ BATCH_OVERHEAD_BYTES, _RECORD_OVERHEAD_BYTES = 160, 40
 # What a producer may ask of a network that loses messages: records a second, and records that fit into a batch. Each
 # loss holds it up for one or two seconds.
 _MOST_RATE, _LEAST_RECORDS = 40, 8
+# The records without an outcome at which a producer waits; with 0 it never does. What is sent to a partition without a
+# leader proves little, and all of it is worked off once there is one: a run spends its time on that.
+_UNANSWERED = (16, 32, 32, 64, 64, 0)
 # The most records a second of all producers together. A run costs nearly as much as it has records, and what shows with
 # more of them shows with so many.
 _MOST_TOGETHER = 150
@@ -179,6 +182,8 @@ def _producer(choices: Choices, topic: str, *, is_durable: bool, is_compacted: b
             producer["tombstones"] = f"{choices.pick((10, 30, 80), 'tombstones')}%"
     if choices.chance(30, "in flight"):
         producer["in_flight"] = choices.between(1, 5, "requests")
+    if unanswered := choices.pick(_UNANSWERED, "unanswered"):
+        producer["unanswered"] = unanswered
     return producer
 
 

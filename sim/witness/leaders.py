@@ -34,6 +34,8 @@ _NO_LIVES: Mapping[int, int] = {}
 Fetches = Sequence[tuple[int, FetchRequest]]
 # By call: the answer that left in the same step.
 Answers = Mapping[int, FetchResponse]
+# A broker, its life and a partition.
+Key = tuple[int, int, str]
 
 
 @final
@@ -64,14 +66,45 @@ class Outcome:
 
 
 @final
+class Glance:
+    """What the state of a leader is made of. Two that are alike are of the same state."""
+
+    __slots__ = ("_followers", "_numbers", "_objects")
+
+    def __init__(self, replica: Replica, leader: Leader, image: MetadataImage) -> None:
+        log = replica.log.local
+        epochs = replica.log.epochs
+        self._objects = (leader, leader.isr, log.config, image)
+        self._numbers = (
+            replica.leader_epoch, log.log_end_offset, log.recovery_point, replica.flushed_ms,
+            replica.log.marks.high_watermark, leader.lag_time_max_ms, epochs.last_epoch, epochs.last_start,
+        )  # fmt: skip
+        self._followers = [
+            (number, each.log_end_offset, each.last_caught_up_ms, each.broker_epoch)
+            for number, each in leader.followers.items()
+        ]
+
+    def is_like(self, other: Glance) -> bool:
+        """Whether nothing has changed between the two; equal objects that are not the same count as changed."""
+        if self._numbers != other._numbers or self._followers != other._followers:
+            return False
+        leader, isr, config, image = self._objects
+        known_leader, known_isr, known_config, known_image = other._objects
+        return leader is known_leader and isr is known_isr and config is known_config and image is known_image
+
+
+@final
 class LeaderWitness:
     """Watches the brokers that lead."""
 
     def __init__(self, jury: Jury) -> None:
         self._progress = FollowerProgress(jury)
+        # What was seen last of each partition that is led.
+        self._glances: dict[Key, Glance] = {}
 
     def on_end(self, broker: int) -> None:
         self._progress.on_end(broker)
+        self._glances = {key: each for key, each in self._glances.items() if key[0] != broker}
 
     def on_step(self, shell: Shell, core: Broker, events: Sequence[Event], effects: Sequence[object]) -> None:
         """Receives what a broker's core took in one step, and the effects of that."""
@@ -96,9 +129,17 @@ class LeaderWitness:
             key = (node_id, life_number, replica.name)
             if replica.leader is None or replica.log.online.reason is not None:
                 self._progress.on_follows(key)
+                self._glances.pop(key, None)
                 continue
             is_new, has_appended = replica.name in outcome.begun, replica.name in outcome.appended
             topic_partition = replica.topic_partition
+            glance, before = Glance(replica, replica.leader, image), self._glances.get(key)
+            is_touched = is_new or has_appended or topic_partition in counted or topic_partition in refused
+            if before is not None and not (is_touched or topic_partition in outcome.proposed):
+                # Most steps leave most partitions as they are, and a whole state costs far more than a glance.
+                if glance.is_like(before):
+                    continue
+            self._glances[key] = glance
             # What comes after a job has checked records is all that has waited for the job.
             takes_many = is_long or (has_appended and not is_of_requests)
             named_lives = outcome.proposed.get(topic_partition, _NO_LIVES)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import final
 
 from sim.checkers.base import Jury
-from sim.checkers.swap_names import JUDGED, NAME, swap_finding
+from sim.checkers.swap_names import CLEANED, JUDGED, NAME, swap_finding
 from sim.disk import SimDisk
 from sim.witness.log_reader import DiskEye
 from storage.disk.filesystem import basename, dirname
@@ -27,5 +27,9 @@ class SwapNames:
             return
         directory, name = dirname(path), basename(path)
         pending = eye.disk.pending_changes_in(directory)
-        if pending and (what := swap_finding(verb, name, pending, eye.file_system.list(directory))):
+        if not pending:
+            return
+        # The other names decide only when a cleaned file becomes a swap, and a list of them is costly.
+        names = eye.file_system.list(directory) if name.endswith(CLEANED) else ()
+        if what := swap_finding(verb, name, pending, names):
             self._jury.report(NAME, f"{basename(directory)}: broker {broker}: {what}")

@@ -78,7 +78,9 @@ def test_a_lost_position_is_reported() -> None:
 
 
 def test_an_order_is_read_as_it_was_written() -> None:
-    order = Order(name="producer-1", topic="t", routes={1: 2, 3: 4}, seed=5, rate=25, acks=1, left=7)
+    order = Order(
+        name="producer-1", topic="t", routes={1: 2, 3: 4}, seed=5, rate=25, acks=1, left=7, unanswered=9
+    )
     assert parse_order(order.text()) == order
     reader = Order(name="consumer-1", topic="t", routes={1: 2}, positions={0: -1, 1: 17})
     assert parse_order(reader.text()) == reader

@@ -102,6 +102,18 @@ def test_records_of_an_idempotent_producer_are_in_the_order_of_their_sends() -> 
     ]
 
 
+def test_a_producer_that_all_replicas_have_lost_may_be_taken_up_anywhere() -> None:
+    history = history_of(*(sent(value, Outcome.INFO) for value in "abc"))
+    ghost, taken_up = Ghost(), {3: "b", 4: "a", 5: "c"}
+    ghost.excuses.append(Excuse("t-1", 0, 9, "a disk was replaced by an empty one"))
+    assert len(found(history, taken_up, ghost=ghost)) == 1
+    # One that the leader still knew is judged: it has a record before what was lost.
+    ghost.excuses.append(Excuse(P, 4, 9, "a disk was replaced by an empty one"))
+    assert len(found(history, taken_up, ghost=ghost)) == 1
+    ghost.excuses.append(Excuse(P, 3, 9, "a disk was replaced by an empty one"))
+    assert not found(history, taken_up, ghost=ghost)
+
+
 def test_order_is_not_promised_without_idempotence() -> None:
     history = history_of(*(sent(value, Outcome.INFO, acks=1) for value in "ab"))
     assert not found(history, {0: "b", 1: "a"})

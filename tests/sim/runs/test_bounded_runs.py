@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sim.run import Verdict, run_scenario
+from sim.run import Run, Verdict, run_scenario
 from sim.scenario.loading import parse_scenario
 from sim.scenario.model import Scenario
 
@@ -41,3 +41,30 @@ def test_a_violation_before_the_last_event_counts() -> None:
         few_records(""), 1, bug="ack-before-high-watermark", stops_early=True, most_events=100_000
     )
     assert result.verdict is Verdict.VIOLATED
+
+
+def most_open(records: str) -> int:
+    """Returns the most records of one of the producers that had no outcome at one time, in a cluster that is away."""
+    scenario = parse_scenario(f"""\
+scenario: waiting
+warm_up: 100ms
+duration: 2s
+topics:
+  t: {{}}
+producers:
+  - {{topic: t, rate: 50/s{records}}}
+steps:
+  - {{at: 500ms, kill: broker 1, down: 1s}}
+""")
+    run = Run(scenario, 1, None, is_traced=False)
+    assert run.go("").verdict is Verdict.HELD
+    sends = run.history.sends
+    counts: list[int] = [
+        sum(other.invoked_us <= send.invoked_us < other.completed_us for other in sends) for send in sends
+    ]
+    return max(counts)
+
+
+def test_a_producer_sends_nothing_new_while_as_many_records_wait_as_it_may_have() -> None:
+    assert most_open(", unanswered: 7") == 7
+    assert most_open("") > 20
