@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from sim.checkers.ghost import PartitionGhost
@@ -30,10 +30,17 @@ def unseen_difference(partition: PartitionGhost, leader: int, cached: Mapping[in
     since = _before_start(partition, leader)
     if since is not None:
         return Unseen(since, f"broker {leader} leads with records from before the start of other logs")
-    since = _in_hidden_epoch(partition, leader, cached)
-    if since is not None:
-        return Unseen(since, f"broker {leader} {HIDDEN}")
-    return None
+    return _hidden(partition, leader, cached, [each for each in partition.images if each != leader])
+
+
+def unseen_by_follower(
+    partition: PartitionGhost, follower: int, leader: int, cached: Mapping[int, int]
+) -> Unseen | None:
+    """Returns where the follower's log differs unseen from its leader's; `cached` is the epoch cache of the follower.
+
+    It is cut where its own cache says that the epochs end which both have (KIP-279).
+    """
+    return _hidden(partition, follower, cached, [leader])
 
 
 def _before_start(partition: PartitionGhost, leader: int) -> int | None:
@@ -47,18 +54,20 @@ def _before_start(partition: PartitionGhost, leader: int) -> int | None:
     return next((each.base_offset for each in mine if truth.get(each.base_offset, each) != each), None)
 
 
-def _in_hidden_epoch(partition: PartitionGhost, leader: int, cached: Mapping[int, int]) -> int | None:
-    """Returns from which offset on another replica's log differs from that of `leader`, which is not in its cache.
+def _hidden(
+    partition: PartitionGhost, holder: int, cached: Mapping[int, int], others: Iterable[int]
+) -> Unseen | None:
+    """Returns from which offset on the log of another replica differs from that of `holder`, which is not in its cache.
 
     A follower that copies a compacted log notes in its epoch cache where the first batch begins that is left of an
-    epoch, not where the epoch began. Once it leads, a replica whose older records end between the two is not told that
-    it differs, and goes on behind them. That epoch may be the oldest of the leader, which began again at the start of
-    another log.
+    epoch, not where the epoch began. A replica whose older records end between the two does not learn, once the holder
+    leads, that it differs, and goes on behind them; nor is the holder told when it follows that replica. The epoch may
+    be the oldest of the holder, which began again at the start of another log.
     """
-    starts = partition.image(leader).chain.epoch_starts()
-    for epoch, start in starts:
-        for broker, image in partition.images.items():
-            hidden = image.chain.between(start, cached.get(epoch, start)) if broker != leader else []
+    images = [partition.image(each) for each in others]
+    for epoch, start in partition.image(holder).chain.epoch_starts():
+        for image in images:
+            hidden = image.chain.between(start, cached.get(epoch, start))
             if any(mark.epoch < epoch for mark in hidden):
-                return start
+                return Unseen(start, f"broker {holder} {HIDDEN}")
     return None

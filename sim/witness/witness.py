@@ -40,7 +40,7 @@ from sim.checkers.sightings import (
     WaitedFor,
     Waits,
 )
-from sim.checkers.unseen import unseen_difference
+from sim.checkers.unseen import unseen_by_follower, unseen_difference
 from sim.disk import SimDisk
 from sim.witness.answers import AnswerWitness
 from sim.witness.controller_log import ControllerLog
@@ -278,21 +278,33 @@ class Witness:
 
     def _look_for_unseen(self, node: Member, partition: str) -> None:
         """Stop judging a partition whose new leader cannot know where another replica's log differs from its own."""
-        replica = replica_of(node.core, self._names[partition])
-        if replica is None:
+        if replica_of(node.core, self._names[partition]) is None:
             return
-        cached = {}
-        if self._logs.is_compacted(partition):
-            cached = {entry[0]: entry[1] for entry in replica.log.epochs.entries}
-        ghost = self.jury.ghost.partition(partition)
+        ghost, cached = self.jury.ghost.partition(partition), self._compacted_epochs(node, partition)
         found = unseen_difference(ghost, node.node_id, cached)
         if found is not None:
             self.jury.ghost.stop_judging(ghost, found.since, found.why)
+
+    def _look_for_unseen_by_follower(self, node: Member, partition: str, leader: int) -> None:
+        """Stop judging a partition whose new follower cannot know where its log differs from its leader's."""
+        ghost, cached = self.jury.ghost.partition(partition), self._compacted_epochs(node, partition)
+        if leader >= 0 and cached:
+            found = unseen_by_follower(ghost, node.node_id, leader, cached)
+            if found is not None:
+                self.jury.ghost.stop_judging(ghost, found.since, found.why)
+
+    def _compacted_epochs(self, node: Member, partition: str) -> dict[int, int]:
+        """Returns where the epochs of a compacted log begin by its cache; nothing for another log."""
+        replica = replica_of(node.core, self._names[partition])
+        if replica is None or not self._logs.is_compacted(partition):
+            return {}
+        return {entry[0]: entry[1] for entry in replica.log.epochs.entries}
 
     def _on_became_follower(self, node: Member, partition: str, values: Values) -> None:
         epoch = int(values["leader_epoch"])
         if self.jury.ghost.partition(partition).image(node.node_id).leads:
             self._logs.led(node.node_id, partition)
+        self._look_for_unseen_by_follower(node, partition, int(values["leader"]))
         self.jury.see(BecameFollower(node.node_id, partition, epoch, int(values["leader"])))
         self._look_at_new_role(node, partition, values)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.checkers.chain import Chain
 from sim.checkers.ghost import PartitionGhost
 from sim.checkers.history import LEADER_ALONE, RETENTION
-from sim.checkers.unseen import needs_fault, unseen_difference
+from sim.checkers.unseen import needs_fault, unseen_by_follower, unseen_difference
 from tests.sim.checkers.stories import marks
 
 
@@ -29,6 +29,14 @@ def test_an_epoch_that_is_believed_to_begin_late_hides_the_older_records_of_a_re
 
 def test_an_epoch_that_is_known_from_its_beginning_hides_nothing() -> None:
     assert since(partition_with(1), {1: 0, 3: 5}) is None
+
+
+def test_a_follower_that_believes_an_epoch_to_begin_late_is_not_cut_where_it_differs() -> None:
+    for tail_epoch, cached, expected in ((1, 15, 5), (1, 6, 5), (1, 5, None), (3, 15, None)):
+        found = unseen_by_follower(partition_with(tail_epoch), 1, 2, {1: 0, 3: cached})
+        assert (None if found is None else found.since) == expected, (tail_epoch, cached)
+    # A third replica is none of the two.
+    assert unseen_by_follower(partition_with(1), 1, 3, {1: 0, 3: 15}) is None
 
 
 def test_what_compaction_hides_takes_no_fault_that_a_scenario_may_not_have() -> None:
