@@ -26,6 +26,7 @@ class LagWitness:
     def __init__(self, jury: Jury, lives: TopicLives, lag_time_max_ms: int) -> None:
         self._jury, self._lives = jury, lives
         self._members = LaggingMembers(jury, lag_time_max_ms)
+        self._looked_us: int | None = None
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
         """Receives all observations of one step of a node."""
@@ -52,7 +53,12 @@ class LagWitness:
         return self._jury.now_us() // 1000
 
     def look(self, brokers: Mapping[int, Node], partitions: Iterable[TopicPartition], now_us: int) -> None:
-        """Judge all partitions whose elected leader leads and runs; to be called at intervals."""
+        """Judge all partitions whose elected leader leads and runs; to be called at intervals.
+
+        How long a log had ended where a follower's fetch reached is not known after a time without looks, as a warm-up.
+        """
+        is_late = self._looked_us is None or now_us - self._looked_us > _CALM_US
+        self._looked_us = now_us
         for topic_partition in partitions:
             name = str(topic_partition)
             ghost = self._jury.ghost.partition(name)
@@ -65,7 +71,7 @@ class LagWitness:
             replica = core.replicas().get(topic_partition)
             if replica is None or replica.leader is None or replica.leader_epoch != ghost.epoch:
                 continue
-            was_still = now_us - max(since_us, node.still_until_us) < _CALM_US
+            was_still = is_late or now_us - max(since_us, node.still_until_us) < _CALM_US
             self._members.look(ghost.leader, name, ghost, replica, self._now_ms(), was_still=was_still)
 
 

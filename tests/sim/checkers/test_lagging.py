@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from cluster.core.broker.broker import Broker
 from cluster.core.messages import FetchPartition, FetchRequest, TopicPartition
 from sim.bugs import Replacement, replaced
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.checkers.lagging import LaggingMembers, Led
-from sim.run import run_scenario
+from sim.run import Run, run_scenario
 from sim.scenario.loading import parse_scenario
 
 T0 = TopicPartition("t", 0)
@@ -163,3 +164,26 @@ def test_a_run_shows_a_leader_that_keeps_a_silent_member() -> None:
     with replaced(Replacement(target="cluster.core.replica.leader:Leader.shrinkage", make=never)):
         result = run_scenario(parse_scenario(CUT), 1, stops_early=True)
     assert result.violations[0].checker == "lagging-members"
+
+
+def test_the_first_look_after_a_warm_up_does_not_know_when_the_log_has_grown() -> None:
+    """A fetch that was lost in the warm-up may be waited for as long as `replica.socket.timeout.ms`."""
+    scenario = parse_scenario("{scenario: quiet, warm_up: 9s, duration: 10s, topics: {t: {replicas: 2}}}")
+    run = Run(scenario, 1, None, is_traced=False)
+    run.begin()
+    run.world.run_to(9_000_000)
+    replica = next(
+        found
+        for node in run.cluster.brokers.values()
+        if isinstance(node.core, Broker)
+        for found in node.core.replicas().values()
+        if found.leader is not None
+    )
+    assert replica.leader is not None
+    led = Led(replica.leader.broker_id, "t-0", replica.topic_id, replica.leader_epoch)
+    (number,) = set(run.ghost.partition("t-0").isr) - {led.broker}
+    follower = run.lag._members._follower(led, number, 0)
+    for looked, is_judged in ((9_000, False), (9_100, True)):
+        follower.offset, follower.caught_up_ms = -1, 0
+        run.lag.look(run.cluster.brokers, run.cluster.partitions, 1_000 * looked)
+        assert bool(run.jury.violations) is is_judged, looked
