@@ -279,8 +279,10 @@ class ProducerShell(ClientShell):
             self.flush_records()
 
     def pause(self) -> None:
+        # One pause may begin within another: the process stands still from the first one on.
+        if not self.paused:
+            self._paused_at_us = self.world.now_us
         super().pause()
-        self._paused_at_us = self.world.now_us
 
     def resume(self) -> None:
         """Go on. What is open has as much more time for its outcome as the producer stood still."""

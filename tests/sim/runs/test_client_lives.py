@@ -70,6 +70,21 @@ def test_a_killed_consumer_reads_from_the_start_and_a_stopped_one_goes_on() -> N
     assert len({read.offset for read in stopped.reads}) == len(stopped.reads)
 
 
+def test_a_pause_within_another_gives_what_is_open_the_time_of_both() -> None:
+    made = Run(parse_scenario(HEAD + "  - {at: 5s, pause: producer 1, for: 100ms}\n"), 1)
+    made.begin()
+    made.world.run_to(2_000_000)
+    producer = made.cluster.producers[0]
+    send = producer.send_one()
+    within_us = send.within_us
+    for at_us in (2_000_000, 2_700_000):
+        made.world.run_to(at_us)
+        producer.pause()
+    made.world.run_to(2_900_000)
+    producer.resume()
+    assert send.within_us == within_us + 900_000
+
+
 def test_a_paused_producer_sends_nothing() -> None:
     made = run(
         "  - {at: 3s, pause: producer 1, for: 1500ms}\n  - {at: 3500ms, stop: producer 1, down: 1ms}\n"
