@@ -24,6 +24,7 @@ class _Begun(NamedTuple):
 
     log: PartitionLog
     config: LogConfig
+    # The least since then: a follower takes over that of a new leader, which may know less.
     high_watermark: int
     log_start_offset: int
     # The first offset of the active segment, and its bytes.
@@ -71,6 +72,8 @@ class DueRetention:
             for effect in effects
         )
         logs = {name: each.log for name, each in core.replicas().items() if _is_judged(each.log)}
+        if begun is not None:
+            begun = _Pass(begun.at_ms, {name: _lowered(each) for name, each in begun.logs.items()})
         if goes_on:
             self._midway[life] = begun or _Pass(now_ms, {name: _begun(log) for name, log in logs.items()})
             return
@@ -95,6 +98,11 @@ def _begun(log: PartitionLog) -> _Begun:
     return _Begun(
         log, log.config, log.high_watermark, log.log_start_offset, active.base_offset, active.size_bytes
     )
+
+
+def _lowered(begun: _Begun) -> _Begun:
+    """Returns the log with the least high watermark that it has had in the pass so far."""
+    return begun._replace(high_watermark=min(begun.high_watermark, begun.log.high_watermark))
 
 
 def _why_due(begun: _Begun, at_ms: int) -> str:

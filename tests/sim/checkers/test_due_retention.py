@@ -202,3 +202,16 @@ def test_rt6_a_pass_of_an_earlier_life_says_nothing() -> None:
     fired, timer = TimerFired(key=RETENTION_TIMER), SetTimer(key=RETENTION_TIMER, at_ms=10**15)
     a_pass._checker.on_step((1, 3), a_pass.setup.broker, a_pass.setup.now_ms, (fired,), (timer,))
     assert [each.checker for each in jury.violations] == ["retention-due"]
+
+
+def test_rt2_a_long_pass_over_a_log_that_commits_less_in_its_midst_asks_for_no_more() -> None:
+    """A follower takes over the high watermark of a new leader, which may have heard of less."""
+    a_pass = LongPass(retention_bytes="150")
+    marks = a_pass.setup.broker.replicas()[T0].log.marks
+    assert not a_pass.step(1, deletes=False)
+    marks.update_high_watermark(0)
+    assert not a_pass.step(1, deletes=False)
+    # It may have risen again when the pass ends, and had visited the log before.
+    marks.update_high_watermark(4)
+    assert not a_pass.step(1_000, deletes=False)
+    assert a_pass.step(1_000, deletes=False)
