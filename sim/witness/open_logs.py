@@ -57,6 +57,13 @@ class OpenLogs:
         if not (image.damage or image.cache_damage or ghost.unjudged):
             self._producers.on_appended(broker, partition, replica.log, first_offset)
 
+    def on_cut(self, broker: int, replica: Replica, reader: LogReader) -> None:
+        """Note whether the last segment of a log has forgotten its latest time by a cut: soon it may be sealed."""
+        active = replica.log.local.segments.active
+        newest_ms = max([each.newest_ms for each in reader.places if each.path == active.path], default=-1)
+        if not active.is_max_timestamp_known or active.max_timestamp.timestamp < newest_ms:
+            self._logs.forget_times(broker, active.path)
+
     def look(self, core: Broker, partition: str, replica: Replica) -> None:
         """Report where what the broker holds of a replica's log differs from the files.
 

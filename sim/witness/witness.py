@@ -252,6 +252,10 @@ class Witness:
         to_offset = int(values["to_offset"])
         reader = self._logs.reader(node.node_id, partition)
         reader.truncated(to_offset)
+        core = node.core
+        replica = core.replicas().get(self._names[partition]) if isinstance(core, Broker) else None
+        if replica is not None and replica.log.online.reason is None:
+            self._open_logs.on_cut(node.node_id, replica, reader)
         self.flushes.on_cut(node.node_id, partition, to_offset)
         self._logs.on_cut(node.node_id, partition, to_offset)
         self.jury.see(Truncated(node.node_id, partition, to_offset, int(values["leader_epoch"])))

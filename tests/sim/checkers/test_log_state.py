@@ -21,6 +21,7 @@ from sim.checkers.log_state import (
 )
 from sim.run import Run, run_scenario
 from sim.scenario.loading import parse_scenario
+from storage.index.time_index import TimestampOffset
 from storage.segment import LogSegment
 
 # The second and the third batch have the same time, and the last one an earlier time.
@@ -123,6 +124,21 @@ cluster: {brokers: 1}
 topics: {t: {replicas: 1}}
 producers: [{topic: t, rate: 40/s, linger: 50ms}]
 """
+
+
+def test_a_cut_of_a_segment_whose_latest_time_was_not_known_makes_it_forget_its_times() -> None:
+    """It may be sealed before anybody looks, and its time index then has no entry of what is left (LS13)."""
+    run = Run(parse_scenario(BATCHED), 1)
+    run.begin()
+    run.world.run_to(1_500_000)
+    core = run.cluster.brokers[1].core
+    assert isinstance(core, Broker)
+    (replica,) = core.replicas().values()
+    active, reader = replica.log.local.segments.active, run.logs.reader(1, "t-0")
+    for known in (active.max_timestamp, TimestampOffset(-1, active.base_offset)):
+        active._max_timestamp = known
+        run.witness._open_logs.on_cut(1, replica, reader)
+        assert run.logs.knows_times(1, active.path) is (known.timestamp >= 0)
 
 
 @pytest.mark.parametrize("is_inside", [True, False])
