@@ -71,7 +71,9 @@ class LagWitness:
             replica = core.replicas().get(topic_partition)
             if replica is None or replica.leader is None or replica.leader_epoch != ghost.epoch:
                 continue
-            was_still = is_late or now_us - max(since_us, node.still_until_us) < _CALM_US
+            # What is committed may be known from the metadata, and the answer be lost: the call ends with its time-out.
+            is_waiting = replica.leader.proposal_call is not None
+            was_still = is_late or is_waiting or now_us - max(since_us, node.still_until_us) < _CALM_US
             self._members.look(ghost.leader, name, ghost, replica, self._now_ms(), was_still=was_still)
 
 
