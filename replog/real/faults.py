@@ -297,12 +297,12 @@ class ProcessFaults:
         starts = process.starts
         await asyncio.sleep(lasting / 1e6)
         if process.starts == starts and process.is_up and process.paused:
-            self.resume(name, lasting)
+            self.resume(name)
 
-    def resume(self, name: str, paused_us: int = 0) -> None:
-        """Let a process go on that has been suspended for `paused_us`."""
+    def resume(self, name: str) -> None:
+        """Let a suspended process go on."""
         self._site.tell(f"{name} goes on")
-        self._site.process(name).resume()
+        paused_us = self._site.process(name).resume()
         if name in self._site.clients:
             self._site.clients[name].on_resumed(paused_us)
 

@@ -46,6 +46,7 @@ class Process:
         # The number of lives so far.
         self.starts = 0
         self.paused = False
+        self._paused_s = 0.0
         # Whether the present life was asked to end, and whether by SIGKILL.
         self.is_asked = self.is_killed = False
         self._process: asyncio.subprocess.Process | None = None
@@ -107,12 +108,18 @@ class Process:
         self._signal(signal.SIGTERM)
 
     def pause(self) -> None:
+        """Suspend the process. One pause may begin within another: it stands still from the first one on."""
+        if not self.paused:
+            self._paused_s = asyncio.get_running_loop().time()
         self.paused = True
         self._signal(signal.SIGSTOP)
 
-    def resume(self) -> None:
+    def resume(self) -> int:
+        """Let the process go on. Returns for how many microseconds it stood still."""
+        stood_s = asyncio.get_running_loop().time() - self._paused_s if self.paused else 0.0
         self.paused = False
         self._signal(signal.SIGCONT)
+        return round(1_000_000 * stood_s)
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:

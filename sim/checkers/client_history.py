@@ -86,18 +86,31 @@ class ClientHistoryCheck:
                     continue
                 at, before = latest.setdefault((send.producer, send.life), (offset, send))
                 first = firsts.setdefault((send.producer, send.life), offset)
-                may_forget = ghost.may_forget(at, offset) or self._was_forgotten(ghost.name, first)
-                if places[send.value] < places[before.value] and not may_forget:
+                is_late = places[send.value] < places[before.value] and not ghost.may_forget(at, offset)
+                if is_late and not self._was_forgotten(partition, send, first):
                     what = f"offset {offset} holds {shown(send.value)}, sent before {shown(before.value)}"
                     yield f"nonmonotonic-send: {partition}: {what}"
                 latest[send.producer, send.life] = offset, send
 
-    def _was_forgotten(self, name: str, first: int) -> bool:
-        """Whether a producer whose first record is at `first` may have lost those before: all replicas lost the log.
+    def _was_forgotten(self, partition: str, late: SendOperation, first: int) -> bool:
+        """Whether all replicas have lost what the partition had of the producer of `late`, and know it no more.
 
-        Then its leader knew the producer no more, and took the first batch that came, with any sequence (KIP-360).
+        Then the leader took the first batch that came, with any sequence (KIP-360). It was one of several on their way,
+        so some had been acknowledged before: these are what is lost. What is left of the life begins at `first`.
         """
-        return any(excuse.partition == name and excuse.start <= first for excuse in self._ghost.excuses)
+        name, log = self._ghost.partition(partition).name, self._logs[partition]
+        losses = [
+            (excuse.start, excuse.end)
+            for excuse in self._ghost.excuses
+            if excuse.partition == name and excuse.start <= first
+        ]
+        return late.is_idempotent and any(
+            send.outcome is Outcome.OK
+            and (send.producer, send.life, send.partition) == (late.producer, late.life, partition)
+            and log.get(send.offset) != send.value
+            and any(start <= send.offset < end for start, end in losses)
+            for send in (self._history.sends if losses else ())
+        )
 
     def _keeps_order(self, send: SendOperation, offset: int) -> bool:
         """Whether the record at `offset` has its place by the order of sends.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
+from sim.checkers.chain import Chain
 from sim.checkers.ghost import PartitionGhost
 from sim.checkers.history import LEADER_ALONE, RETENTION
 
@@ -55,19 +57,35 @@ def _before_start(partition: PartitionGhost, leader: int) -> int | None:
 
 
 def _hidden(
-    partition: PartitionGhost, holder: int, cached: Mapping[int, int], others: Iterable[int]
+    partition: PartitionGhost, holder: int, cached: Mapping[int, int], others: Collection[int]
 ) -> Unseen | None:
     """Returns from which offset on the log of another replica differs from that of `holder`, which is not in its cache.
 
     A follower that copies a compacted log notes in its epoch cache where the first batch begins that is left of an
-    epoch, not where the epoch began. A replica whose older records end between the two does not learn, once the holder
-    leads, that it differs, and goes on behind them; nor is the holder told when it follows that replica. The epoch may
-    be the oldest of the holder, which began again at the start of another log.
+    epoch, not where the epoch began, and no epoch of which nothing is left. So it takes what it holds there for an
+    older epoch. A replica that has other records of that one there does not learn, once the holder leads, that it
+    differs, and goes on behind them; nor is the holder told when it follows that replica. Records of an epoch that the
+    holder does not take its own for are told of. Before all that a cache has, the holder may have begun again at the
+    start of another log: then it knows of no older epoch.
     """
-    images = [partition.image(each) for each in others]
-    for epoch, start in partition.image(holder).chain.epoch_starts():
-        for image in images:
-            hidden = image.chain.between(start, cached.get(epoch, start))
-            if any(mark.epoch < epoch for mark in hidden):
-                return Unseen(start, f"broker {holder} {HIDDEN}")
+    chain, oldest = partition.image(holder).chain, min(cached, default=-1)
+    for epoch, start, end in _stretches(chain):
+        for other in others:
+            for mark in partition.image(other).chain.between(start, end):
+                believed = _believed(cached, mark.base_offset)
+                is_hidden = mark.epoch < oldest if believed is None else mark.epoch == believed != epoch
+                if is_hidden:
+                    return Unseen(start, f"broker {holder} {HIDDEN}")
     return None
+
+
+def _stretches(chain: Chain) -> Iterator[tuple[int, int, int]]:
+    """Yields each epoch of a log, where it begins, and where it ends (exclusive)."""
+    starts = chain.epoch_starts()
+    for (epoch, start), (_, end) in pairwise([*starts, (-1, chain.end)]):
+        yield epoch, start, end
+
+
+def _believed(cached: Mapping[int, int], offset: int) -> int | None:
+    """Returns the epoch of an offset by an epoch cache; None before the first one."""
+    return max([epoch for epoch, start in cached.items() if start <= offset], default=None)

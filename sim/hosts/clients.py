@@ -234,6 +234,7 @@ class ProducerShell(ClientShell):
     def _forget_all(self, *, is_orderly: bool) -> None:
         assert not is_orderly or not self._open, (self.name, len(self._open))
         self._is_sending = False
+        self._give_back()
         for operation in self._open.values():
             self._history.finish(
                 operation, Outcome.INFO, at_us=self.world.now_us, partition="", offset=-1, error="KILLED"
@@ -287,15 +288,25 @@ class ProducerShell(ClientShell):
     def resume(self) -> None:
         """Go on. What is open has as much more time for its outcome as the producer stood still."""
         if self.paused:
-            for operation in self._open.values():
-                operation.within_us += self.world.now_us - self._paused_at_us
+            self._lengthen(self._paused_at_us)
         super().resume()
+
+    def _lengthen(self, since_us: int) -> None:
+        """Give what is open as much more time for its outcome as has passed since then."""
+        for operation in self._open.values():
+            operation.within_us += self.world.now_us - since_us
+
+    def _give_back(self) -> None:
+        """Give what is open the time for which a life that ends now stands still."""
+        if self.paused:
+            self._lengthen(self._paused_at_us)
+        if self.clock.frozen_us is not None:
+            self._lengthen(self.clock.frozen_us)
 
     def thaw_clock(self, *, catches_up: bool) -> None:
         """Let the clock go on. What is open has as much more time for its outcome as the clock stood still."""
         assert self.clock.frozen_us is not None, self.name
-        for operation in self._open.values():
-            operation.within_us += self.world.now_us - self.clock.frozen_us
+        self._lengthen(self.clock.frozen_us)
         super().thaw_clock(catches_up=catches_up)
 
     def send_one(self, value: str | None = None, *, partition: int | None = None) -> SendOperation:

@@ -61,7 +61,8 @@ class OpenLogs:
         """Note whether the last segment of a log has forgotten its latest time by a cut: soon it may be sealed."""
         active = replica.log.local.segments.active
         newest_ms = max([each.newest_ms for each in reader.places if each.path == active.path], default=-1)
-        if not active.is_max_timestamp_known or active.max_timestamp.timestamp < newest_ms:
+        # Only an empty segment that was never looked at does not know it, and that one has nothing to forget.
+        if active.is_max_timestamp_known and active.max_timestamp.timestamp < newest_ms:
             self._logs.forget_times(broker, active.path)
 
     def look(self, core: Broker, partition: str, replica: Replica) -> None:

@@ -72,7 +72,10 @@ def test_a_suspended_process_says_nothing_until_it_goes_on(tmp_path: Path) -> No
         process.tell(b"one")
         await asyncio.sleep(0.02)
         assert listener.lines.empty()
-        process.resume()
+        # A pause within it takes nothing away.
+        process.pause()
+        assert process.resume() >= 20_000
+        assert process.resume() == 0
         assert await listener.lines.get() == b"one\n"
 
     with_process(tmp_path, test)

@@ -103,15 +103,28 @@ def test_records_of_an_idempotent_producer_are_in_the_order_of_their_sends() -> 
 
 
 def test_a_producer_that_all_replicas_have_lost_may_be_taken_up_anywhere() -> None:
-    history = history_of(*(sent(value, Outcome.INFO) for value in "abc"))
-    ghost, taken_up = Ghost(), {3: "b", 4: "a", 5: "c"}
-    ghost.excuses.append(Excuse("t-1", 0, 9, "a disk was replaced by an empty one"))
-    assert len(found(history, taken_up, ghost=ghost)) == 1
-    # One that the leader still knew is judged: it has a record before what was lost.
-    ghost.excuses.append(Excuse(P, 4, 9, "a disk was replaced by an empty one"))
-    assert len(found(history, taken_up, ghost=ghost)) == 1
-    ghost.excuses.append(Excuse(P, 3, 9, "a disk was replaced by an empty one"))
-    assert not found(history, taken_up, ghost=ghost)
+    lost, *later = sent("z", Outcome.OK, offset=3), *(sent(value, Outcome.INFO) for value in "abc")
+    history, taken_up = history_of(lost, *later), {3: "b", 4: "a", 5: "c"}
+    why = "a disk was replaced by an empty one"
+
+    def is_excused(start: int, end: int, partition: str = P) -> bool:
+        order = [
+            each
+            for each in found(history, taken_up, Excuse(partition, start, end, why))
+            if "sent before" in each
+        ]
+        return not order
+
+    assert is_excused(3, 4)
+    assert not is_excused(3, 4, "t-1")
+    # The leader still knew it by a record from before the loss, or the loss was of others' records.
+    assert not is_excused(4, 9)
+    assert not is_excused(0, 3)
+    # A later life is another producer, and one whose records are all there has lost nothing.
+    lost.life = 0
+    assert not is_excused(3, 4)
+    lost.life, lost.offset, lost.value = 1, 5, "c"
+    assert not is_excused(3, 9)
 
 
 def test_order_is_not_promised_without_idempotence() -> None:

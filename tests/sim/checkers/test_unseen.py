@@ -39,6 +39,22 @@ def test_a_follower_that_believes_an_epoch_to_begin_late_is_not_cut_where_it_dif
     assert unseen_by_follower(partition_with(1), 1, 3, {1: 0, 3: 15}) is None
 
 
+def test_an_epoch_of_which_compaction_has_left_nothing_hides_older_records_too() -> None:
+    """The holder takes its records of epoch 3 for some of epoch 1, and knows where epoch 4 begins."""
+    partition = PartitionGhost("t-0")
+    partition.image(1).chain = Chain((*marks(0, 5, 1), *marks(5, 10, 3), *marks(10, 20, 4)))
+    for other_epoch, expected in ((1, 5), (2, None), (3, None)):
+        partition.image(2).chain = Chain((*marks(0, 5, 1), *marks(5, 8, other_epoch)))
+        assert since(partition, {1: 0, 4: 12}) == expected, other_epoch
+
+
+def test_an_epoch_that_the_holder_does_not_know_is_told_of() -> None:
+    """It is cut down to an epoch that both have, and then, in the next round, to where that one ends."""
+    for other_epoch, expected in ((1, 5), (2, None)):
+        found = unseen_by_follower(partition_with(other_epoch), 1, 2, {1: 0, 3: 15})
+        assert (None if found is None else found.since) == expected, other_epoch
+
+
 def test_what_compaction_hides_takes_no_fault_that_a_scenario_may_not_have() -> None:
     hidden = unseen_difference(partition_with(1), 1, {1: 0, 3: 15})
     assert hidden is not None and not needs_fault(hidden.why)

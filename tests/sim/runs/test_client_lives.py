@@ -85,6 +85,19 @@ def test_a_pause_within_another_gives_what_is_open_the_time_of_both() -> None:
     assert send.within_us == within_us + 900_000
 
 
+def test_a_producer_that_is_killed_while_it_stands_still_has_had_no_time_meanwhile() -> None:
+    made = Run(parse_scenario(HEAD + "  - {at: 5s, pause: producer 1, for: 100ms}\n"), 1)
+    made.begin()
+    made.world.run_to(2_000_000)
+    producer = made.cluster.producers[0]
+    send = producer.send_one()
+    within_us = send.within_us
+    producer.pause()
+    made.world.run_to(2_900_000)
+    producer.crash()
+    assert (send.outcome, send.within_us) == (Outcome.INFO, within_us + 900_000)
+
+
 def test_a_paused_producer_sends_nothing() -> None:
     made = run(
         "  - {at: 3s, pause: producer 1, for: 1500ms}\n  - {at: 3500ms, stop: producer 1, down: 1ms}\n"
