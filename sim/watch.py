@@ -146,6 +146,8 @@ class Watch:
                 topic, _, number = str(dict(observe.fields)["topic_partition"]).rpartition("-")
                 life = (shell.node_id, shell.life_number)
                 self._offline.on_offline(life, TopicPartition(topic, int(number)), shell.core.image)
+            elif observe.kind == "consumer.damaged_batch":
+                self._positions.on_damaged(shell.name, str(dict(observe.fields)["topic_partition"]))
             elif observe.kind == "log.uncleanable":
                 self._on_unusable(shell, dict(observe.fields), "cannot be compacted")
             elif observe.kind == "replica.failed" and isinstance(shell, Node):
@@ -329,7 +331,7 @@ class Watch:
             self._on_sent_by_broker((shell.node_id, shell.life_number), shell, core, effect)
         if effect.to == BOOTSTRAP:
             client = (shell.name, shell.life_number)
-            self._bootstraps.on_sent(client, effect, target, shell.address_count)
+            self._bootstraps.on_sent(client, effect, target, shell.addresses)
 
     def _on_sent_by_broker(self, life: tuple[int, int], shell: Shell, core: Broker, effect: Send) -> None:
         self._idle_brokers.on_sent(life, effect.to, effect.call, effect.body)

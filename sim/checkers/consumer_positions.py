@@ -87,13 +87,16 @@ class ConsumerPositions:
         self._unended: dict[Key, int] = {}
         # The offset of the last end that the user was told of.
         self._ends: dict[Key, int] = {}
+        # Where the last answer had a damaged batch.
+        self._damaged: dict[Key, None] = {}
         # By consumer and topic: why the topic is missing, as the user was told last.
         self._missing: dict[Key, ErrorCode] = {}
 
     def on_begun(self, consumer: str, policy: OffsetReset) -> None:
         """Receives the begin of a process, which knows nothing of an earlier one; `policy`: auto.offset.reset."""
         for known in (
-            self._positions, self._asked, self._sought, self._found, self._unended, self._ends, self._missing
+            self._positions, self._asked, self._sought, self._found, self._unended, self._ends, self._damaged,
+            self._missing,
         ):  # fmt: skip
             for key in [each for each in known if each[0] == consumer]:
                 del known[key]
@@ -108,6 +111,10 @@ class ConsumerPositions:
             self._positions[key] = Position(start, -1)
         else:
             self._sought[key] = start
+
+    def on_damaged(self, consumer: str, partition: str) -> None:
+        """Receives that a consumer fetches a damaged batch again: what it has read before that need not be the end."""
+        self._damaged[consumer, partition] = None
 
     def on_told(self, consumer: str, effect: ConsumerEffect) -> None:
         """Receives what the consumer tells its user."""
@@ -144,6 +151,9 @@ class ConsumerPositions:
     def _judge_end(self, key: Key, position: Position) -> None:
         """Judge whether the user was told of the end before the consumer asks for more."""
         high_watermark = self._unended.pop(key, None)
+        if key in self._damaged:
+            del self._damaged[key]
+            return
         is_told = self._ends.get(key) == position.offset
         if high_watermark is not None and position.offset >= high_watermark and not is_told:
             self._report(key, f"has read all below {high_watermark}, and has not told its user")

@@ -8,11 +8,13 @@ from typing import final
 from cluster.core.broker.broker import Broker
 from cluster.core.broker.lifecycle import FIRST_LEAVE_DELAY_MS, HEARTBEAT_TIMER, REGISTER_TIMER, BrokerState
 from cluster.core.broker.metadata_observer import RETRY_TIMER as METADATA_TIMER
-from cluster.core.effects import CancelTimer, Observe, Send, SetTimer, Stop
+from cluster.core.effects import CancelTimer, Observe, RunJob, Send, SetTimer, Stop
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Event, Request, Response, TimerFired
+from cluster.core.events import Event, JobDone, Request, Response, TimerFired
 from cluster.core.messages import (
     NO_LEADER,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     FetchMetadataRequest,
@@ -21,10 +23,13 @@ from cluster.core.messages import (
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     RequestBody,
+    TopicPartition,
 )
 from cluster.core.replica.fetcher import WAIT_TIMER
 from cluster.core.replica.flushes import RETRY_TIMER as FLUSH_RETRY_TIMER
 from cluster.core.replica.follower import FetchState
+from cluster.core.replica.isr import CommittedIsr
+from cluster.core.replica.isr_changes import RETRY_TIMER as PROPOSAL_TIMER
 from cluster.core.replica.leader import promises_flush
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury
@@ -61,6 +66,11 @@ class _Account:
         self.is_told = False
         # The fetch on its way to each leader.
         self.fetches: dict[int, int] = {}
+        # The partition, topic id and leader epoch of each proposal on its way, and of those that had no answer.
+        self.proposals: dict[int, tuple[TopicPartition, str, int]] = {}
+        self.unanswered: dict[TopicPartition, tuple[str, int]] = {}
+        # The jobs that check a slice of what producers have sent.
+        self.checks: set[int] = set()
         self.has_gone_back, self._last_ms = False, NEVER_MS
 
     def begin_step(self, now_ms: int) -> None:
@@ -80,6 +90,9 @@ class _Account:
                 self.is_offline_due = False
             case RegisterBrokerRequest():
                 self.registration = call
+            case AlterPartitionRequest():
+                self.proposals[call] = body.topic_partition, body.topic_id, body.leader_epoch
+                self.unanswered.pop(body.topic_partition, None)
 
     def on_event(self, event: Event) -> None:
         """Receives what the broker took in the step, before its effects."""
@@ -87,6 +100,8 @@ class _Account:
             self.timers.pop(event.key, None)
         elif type(event) is Response:
             self._on_answer(event)
+        elif type(event) is JobDone:
+            self.checks.discard(event.job)
 
     def _on_answer(self, answer: Response) -> None:
         if answer.call == self.heartbeat:
@@ -103,6 +118,10 @@ class _Account:
             self.metadata = None
             body = answer.body
             self.is_told = isinstance(body, FetchMetadataResponse) and body.error is ErrorCode.NONE
+        elif answer.call in self.proposals:
+            topic_partition, topic_id, epoch = self.proposals.pop(answer.call)
+            if not isinstance(answer.body, AlterPartitionResponse):
+                self.unanswered[topic_partition] = topic_id, epoch
         else:
             for leader, call in self.fetches.items():
                 if call == answer.call:
@@ -114,18 +133,21 @@ class _Account:
             self.timers[effect.key] = effect.at_ms
         elif type(effect) is CancelTimer:
             self.timers.pop(effect.key, None)
+        elif type(effect) is RunJob and effect.kind == "validate":
+            self.checks.add(effect.job)
 
 
 @final
 class IdleBrokers:
-    """Six rules for each step of a broker, by what has left it and what has come.
+    """Eight rules for each step of a broker, by what has left it and what has come.
 
     It registers, or is registered. A registered one has a heartbeat on its way, or a timer for the next. Where its
     wishes differ from those of its last heartbeat, or a replica has gone offline, the next one leaves at once, or as
     soon as the one on its way is answered. It asks for the next metadata as soon as it has applied the last. A leader
     from which it follows a partition that may be fetched has a fetch of it on its way, or is asked when the back-off
-    ends. A log of which each append is promised to be flushed is being flushed until its end is. A broker whose timer
-    is lost lives on: nobody hears from it again, or it follows no more.
+    ends. A log of which each append is promised to be flushed is being flushed until its end is. A proposal that had
+    no answer has its own timer, after which it is made again. As long as appends wait for their checks, some are
+    checked. A broker whose timer is lost lives on: nobody hears from it again, or it follows no more.
     """
 
     name = "idle-brokers"
@@ -171,6 +193,11 @@ class IdleBrokers:
             account.is_offline_due = True
         if core.lifecycle.state is BrokerState.SHUTTING_DOWN:
             return
+        if account.unanswered:
+            for what in _of_proposals(account, core):
+                self._report(life, what)
+        if not account.checks and core.waits_for_checks:
+            self._report(life, "has appends that wait for their checks, and checks none")
         is_damaged = "metadata.damaged" in told
         for what in _left_undone(account, core, now_ms, is_damaged=is_damaged):
             self._report(life, what)
@@ -236,6 +263,23 @@ def _of_fetchers(account: _Account, core: Broker, now_ms: int) -> Iterator[str]:
                 yield f"does not fetch from broker {leader}, and has set no timer for it; {due} is to be fetched"
             elif timer_ms > now_ms + backoff_ms and not account.has_gone_back:
                 yield f"fetches from broker {leader} in {timer_ms - now_ms} ms, after a back-off of {backoff_ms}"
+
+
+def _of_proposals(account: _Account, core: Broker) -> Iterator[str]:
+    """Yields the partitions whose proposal had no answer and is not made again; forgets those that are settled."""
+    for topic_partition, role in list(account.unanswered.items()):
+        if not _is_proposing(core.replicas().get(topic_partition), role):
+            del account.unanswered[topic_partition]
+        elif f"{PROPOSAL_TIMER}{topic_partition}" not in account.timers:
+            yield f"has had no answer to its proposal for {topic_partition}, and has set no timer to make it again"
+
+
+def _is_proposing(replica: Replica | None, role: tuple[str, int]) -> bool:
+    """Whether a replica still leads in that role, its topic's id and leader epoch, and waits to propose again."""
+    leader = None if replica is None else replica.leader
+    if replica is None or leader is None or (replica.topic_id, leader.leader_epoch) != role:
+        return False
+    return leader.proposal_call is None and not isinstance(leader.isr, CommittedIsr)
 
 
 def _of_flushes(account: _Account, core: Broker) -> Iterator[str]:

@@ -44,6 +44,8 @@ class _Metadata:
         self.answered_ms: int | None = None
         # Of the last answer that was no failure.
         self.told_ms: int | None = None
+        # A send with acks=0 has failed since the last request has left.
+        self.has_lost = False
 
     def due(self, backoff_ms: int, max_age_ms: int) -> Due | None:
         """Returns when the next request is due by time alone; None while one is open, or none was answered yet."""
@@ -52,6 +54,8 @@ class _Metadata:
         allowed_ms = self.answered_ms + backoff_ms
         if self.told_ms is None:
             return Due(allowed_ms, "to ask for metadata again, of which it has none")
+        if self.has_lost:
+            return Due(allowed_ms, "to ask for metadata, because a send with acks=0 has failed")
         return Due(max(allowed_ms, self.told_ms + max_age_ms), "to ask for metadata, by metadata.max.age.ms")
 
 
@@ -76,7 +80,8 @@ class IdleClients:
 
     What may be sent was sent: a due batch whose partition has none in flight, if its leader is known and owes no
     answer; the fetch or look-up of a position. Where no leader is known, it asks for metadata, at once or after the
-    back-off; and again when what it knows is as old as `metadata.max.age.ms`. No record is without an outcome beyond
+    back-off; and again when what it knows is as old as `metadata.max.age.ms`, or a send with acks=0 has failed, which
+    is all that such a producer hears of its leader. No record is without an outcome beyond
     `delivery.timeout.ms`. Its timer is set no later than the first of what becomes due by time alone. What has failed
     is repeated no later than after `retry.backoff.ms`. What counts as being fetched is: an answer to come asks for it.
     """
@@ -96,7 +101,8 @@ class IdleClients:
     def on_sent(self, client: Client, call: int, body: RequestBody) -> None:
         """Receives a request as it leaves a client."""
         if type(body) is MetadataRequest:
-            self._metadata.setdefault(client, _Metadata()).call = call
+            known = self._metadata.setdefault(client, _Metadata())
+            known.call, known.has_lost = call, False
         elif type(body) is InitProducerIdRequest:
             self._identities.setdefault(client, _Identity()).call = call
         elif type(body) is FetchRequest:
@@ -114,7 +120,7 @@ class IdleClients:
         """Judge a client after a step, at the time of its clock, before its effects are carried out."""
         for event in events:
             if type(event) is Response:
-                self._on_answer(client, event, now_ms)
+                self._on_answer(client, core, event, now_ms)
         for effect in effects:
             if type(effect) is Stop:
                 return
@@ -122,7 +128,9 @@ class IdleClients:
                 self.on_sent(client, effect.call, effect.body)
         self.look(client, core, now_ms)
 
-    def _on_answer(self, client: Client, answer: Response, now_ms: int) -> None:
+    def _on_answer(
+        self, client: Client, core: ProducerCore | ConsumerCore, answer: Response, now_ms: int
+    ) -> None:
         if (fetches := self._fetches.get(client)) is not None:
             fetches.pop(answer.call, None)
         known, identity = self._metadata.get(client), self._identities.get(client)
@@ -132,6 +140,9 @@ class IdleClients:
                 known.told_ms = now_ms
         elif identity is not None and identity.call == answer.call:
             identity.call, identity.answered_ms = None, now_ms
+        elif known is not None and type(core) is ProducerCore and core.config.acks == 0:
+            # What is sent with acks=0 has no other outcome than a failure.
+            known.has_lost = True
 
     def look(self, client: Client, core: ProducerCore | ConsumerCore, now_ms: int) -> None:
         """Judge a client as it is, at the time of its clock."""

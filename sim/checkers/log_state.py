@@ -33,14 +33,20 @@ def greatest_of(batches: Iterable[Timed]) -> Greatest:
 
 
 def greatest_findings(
-    base_offset: int, held: Greatest, kept_until_ms: int, batches: Iterable[Timed]
+    base_offset: int,
+    held: Greatest,
+    kept_until_ms: int,
+    batches: Iterable[Timed],
+    *,
+    knows_times: bool = True,
 ) -> Iterator[str]:
     """Yields what is wrong with the greatest timestamp of the segment that begins at `base_offset`.
 
     It is that of no record, or of a later batch than the first that has it: a look-up by time would begin too late.
     What retention counts from, `kept_until_ms`, is below it: records would be deleted before their time. A time index
     that has lost entries may make the segment hold an earlier timestamp, as in Kafka; retention counts from the
-    greatest all the same.
+    greatest all the same. A segment that does not know its earlier times any more (`knows_times`) has the first batch
+    since then.
     """
     if held.newest_ms < 0:
         return
@@ -50,7 +56,7 @@ def greatest_findings(
     )
     if held.newest_ms > found.newest_ms:
         yield f"{timed}; its files have {tuple(found)}"
-    elif held.newest_ms == found.newest_ms and held.offset != found.offset:
+    elif knows_times and held.newest_ms == found.newest_ms and held.offset != found.offset:
         yield f"{timed}; the first batch of that time ends at {found.offset}"
     if kept_until_ms < found.newest_ms:
         yield f"the segment at {base_offset} counts its age from {kept_until_ms}; its latest time is {found.newest_ms}"

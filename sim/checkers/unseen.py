@@ -10,9 +10,10 @@ from sim.checkers.chain import Chain
 from sim.checkers.ghost import PartitionGhost
 from sim.checkers.history import LEADER_ALONE, RETENTION
 
-# Why a compacted partition is judged no further. That takes no fault which a scenario may not have: a fail-over while a
-# follower is away is enough, in Kafka too.
+# Why a partition is judged no further. Neither takes a fault which a scenario may not have: a fail-over while a
+# follower is away is enough, in Kafka too, where compaction or retention has taken what would show the difference.
 HIDDEN = "knows of an epoch only what compaction has left of it"
+BEFORE_START = "leads with records from before the start of other logs"
 
 
 class Unseen(NamedTuple):
@@ -24,14 +25,14 @@ class Unseen(NamedTuple):
 
 def needs_fault(reason: str) -> bool:
     """Whether the excuse for lost records is a fault, and nothing that a sound cluster does by itself."""
-    return reason not in (RETENTION, LEADER_ALONE) and not reason.endswith(HIDDEN)
+    return reason not in (RETENTION, LEADER_ALONE) and not reason.endswith((HIDDEN, BEFORE_START))
 
 
 def unseen_difference(partition: PartitionGhost, leader: int, cached: Mapping[int, int]) -> Unseen | None:
     """Returns where logs differ unseen once `leader` leads with the epoch cache `cached`; None if they do not."""
     since = _before_start(partition, leader)
     if since is not None:
-        return Unseen(since, f"broker {leader} leads with records from before the start of other logs")
+        return Unseen(since, f"broker {leader} {BEFORE_START}")
     return _hidden(partition, leader, cached, [each for each in partition.images if each != leader])
 
 

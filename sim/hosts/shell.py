@@ -168,9 +168,9 @@ class Shell:
         }
 
     @property
-    def address_count(self) -> int:
-        """How many bootstrap addresses the client has."""
-        return len(self._addresses)
+    def addresses(self) -> tuple[int, ...]:
+        """The client's bootstrap addresses in their order: the nodes there."""
+        return tuple(self._addresses)
 
     def _forget(self, *, was_killed: bool) -> None:
         """End the timers and connections of the last life and begin with an empty memory.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from io import StringIO
 from typing import final
@@ -16,9 +16,9 @@ from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import Ground, has_unclean
 from sim.swarm.plans.isr_chains import may_be_unclean
 from sim.swarm.plans.plan import Strike, draw_plan, steps_of
-from sim.swarm.plans.shapes import APART, draw_shape
+from sim.swarm.plans.shapes import APART, AT_WORK, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
-from sim.swarm.topology import draw_cluster, draw_network
+from sim.swarm.topology import draw_cluster, draw_network, very_slow
 from sim.swarm.workload import WIDE, draw_workload
 from storage.draws import Draws
 
@@ -60,6 +60,17 @@ _APART_LONGER_MS = 4_000
 # In so many of a hundred of those seeds each topic, each producer and the network is such that every leader gets
 # records that the others lack and that stay for a while.
 _PRODUCTIVE_PERCENT = 80
+# How often a kind of job begins.
+_INTERVALS = {
+    "flush": "log.flush.scheduler.interval.ms",
+    "compact": "log.cleaner.backoff.ms",
+    "checkpoint": "log.flush.offset.checkpoint.interval.ms",
+}
+# The properties because of which there is always something to flush by its time, or to compact.
+_BUSY: Mapping[str, Part] = {
+    "flush": {"flush.ms": 50},
+    "compact": {"cleanup.policy": "compact", "segment.ms": 200, "min.cleanable.dirty.ratio": "0.01"},
+}
 # A worker that flushes each append and makes its checks too may be slower than such clients wait: nothing would come of
 # any send, however long the cluster is healed.
 _TOO_SLOW_WITH = {"little-work": ("flushes-each", "job-slow", "short-patience")}
@@ -113,6 +124,9 @@ def draw(
         end_ms += _APART_LONGER_MS
         quiet = _productive(choices.within("apart"), quiet) | {"duration": f"{end_ms}ms"}
         ground = _ground(choices, quiet, chosen, is_aimed=is_aimed)
+    if shape is AT_WORK:
+        quiet = _at_work(choices.within("at work"), quiet)
+        ground = _ground(choices, quiet, chosen, is_aimed=is_aimed)
     plan = draw_plan(ground, shape, choices.within("plan"), end_ms, only)
     parts = _quick_checks(quiet | _buggify(choices.within("buggify"), buggify)) | {"steps": steps_of(plan)}
     scenario = Scenario.model_validate(parts)
@@ -155,6 +169,41 @@ def _productive(choices: Choices, quiet: Part) -> Part:
             for number, producer in enumerate(producers)
         ],
     }
+
+
+def _at_work(choices: Choices, quiet: Part) -> Part:
+    """Returns the parts of a scenario in which one kind of job is always at work on logs that grow: flushes by their
+    time, compactions or checkpoints.
+
+    Most producers ask for no more than the leader's word, so a leader that is not the present one gets records too.
+    """
+    cluster, topics, producers = quiet["cluster"], quiet["topics"], quiet["producers"]
+    assert isinstance(cluster, dict) and isinstance(topics, dict) and isinstance(producers, list), quiet
+    kind = choices.pick(("flush", "flush", "compact", "checkpoint"), "kind")
+    if kind in _BUSY:
+        topics = {name: topic | {"config": _busy(topic["config"], kind)} for name, topic in topics.items()}
+    often = {_INTERVALS[kind]: choices.between(50, 200, "interval")}
+    return quiet | {
+        "cluster": cluster | {"jobs": {kind: very_slow(choices)}, "settings": cluster["settings"] | often},
+        "topics": topics,
+        "producers": [
+            _working(choices.within(f"producer {number}"), producer, kind)
+            for number, producer in enumerate(producers)
+        ],
+    }
+
+
+def _working(choices: Choices, producer: Part, kind: str) -> Part:
+    """Returns a producer that mostly sends to each leader that it knows; compaction needs keys."""
+    keyed: Part = {"keys": 8} if kind == "compact" else {}
+    if not choices.chance(_PRODUCTIVE_PERCENT, "unguarded"):
+        return producer | keyed
+    return producer | keyed | {"idempotent": False, "acks": 1}
+
+
+def _busy(config: Part, kind: str) -> Part:
+    """Returns the properties of a topic on whose log there is work of that kind, whatever else it has."""
+    return {key: value for key, value in config.items() if key != "flush.messages"} | _BUSY[kind]
 
 
 def _without_faults(choices: Choices, profile: Profile, *, is_aimed: bool) -> Part:

@@ -24,6 +24,8 @@ def draw_cluster(choices: Choices, *, least_brokers: int = 1) -> Part:
         cluster["disk"] = _disk(choices.within("disk"))
     if choices.chance(40, "jobs"):
         cluster["jobs"] = _jobs(choices.within("jobs"))
+    elif choices.chance(25, "a very slow job"):
+        cluster["jobs"] = {choices.pick(("checkpoint", "compact"), "kind"): very_slow(choices)}
     return cluster
 
 
@@ -51,6 +53,11 @@ def _jobs(choices: Choices) -> Part:
         for kind in BROKER_JOBS
         if choices.chance(50, f"{kind} is slow")
     }
+
+
+def very_slow(choices: Choices) -> str:
+    """Returns the time of a job in which a log may be cut, deleted or appended to."""
+    return f"{choices.between(100, 400, 'takes')}ms"
 
 
 def draw_network(choices: Choices) -> Part:

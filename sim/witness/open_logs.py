@@ -113,7 +113,10 @@ class OpenLogs:
                 held, batches = Greatest(*segment.max_timestamp), timed.get(segment.path, [])
                 if held.newest_ms < greatest_of(batches).newest_ms:
                     self._logs.forget_times(broker, segment.path)
-                yield from greatest_findings(segment.base_offset, held, segment.kept_until_ms, batches)
+                yield from greatest_findings(
+                    segment.base_offset, held, segment.kept_until_ms, batches,
+                    knows_times=self._logs.knows_times(broker, segment.path),
+                )  # fmt: skip
 
 
 def _cleaned(core: Broker, replica: Replica) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.disks import end_of, keep_of, torn_append
 from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, Fault, Ground, chain, has_followers, has_unclean
-from sim.swarm.plans.isr_chains import fate_of_joiner
+from sim.swarm.plans.isr_chains import SESSION, fate_of_joiner, setting
 from sim.swarm.plans.processes import inside
 from sim.swarm.plans.topics import changes_of, flushed_change
 
@@ -338,6 +338,16 @@ def _compacts_in_several(ground: Ground) -> bool:
     return _compacts(ground) and ground.scenario.cluster.directories > 1
 
 
+def _cut_at_work(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a leader that learns a moment late that another one leads, while a slow job is at work on its log.
+
+    Clients go on sending to it as long as the controller does not reach it, so its log is cut then.
+    """
+    partition = ground.partition(choices, lasting=True)
+    lasting_ms = setting(ground, SESSION) + choices.pick((50, 200, 500, 900), "longer")
+    return [{"cut": f"leader({partition}) <-> controller", "for": f"{lasting_ms}ms"}]
+
+
 def _damaged_news(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a follower that gets damaged metadata, and the end of the leader, of whose successor that tells."""
     partition = ground.partition(choices, lasting=True)
@@ -401,6 +411,15 @@ CHAINS = (
     chain("fails-compacting", _fails_compacting, percent=100, most=4, possible=_compacts_in_several),
     chain("damaged-news", _damaged_news, possible=has_followers),
     chain("late-words", _late_words, most=1, possible=has_followers),
+    Fault(
+        name="cut-at-work",
+        family="work",
+        percent=100,
+        most=4,
+        draw=_cut_at_work,
+        is_possible=has_followers,
+        lasts_ms=4_500,
+    ),
     Fault(
         name="leaders-apart",
         family="unclean",

@@ -9,20 +9,20 @@ from sim.swarm.plans.ground import DOWN_MS, Fault, Ground, chain, has_followers
 from sim.swarm.plans.topics import UNCLEAN
 
 _LAG = "replica.lag.time.max.ms"
-_SESSION = "broker.session.timeout.ms"
+SESSION = "broker.session.timeout.ms"
 _FETCHED = "replica.fetch.max.bytes"
 # A partition's share of a fetch that holds a few batches only.
 _FEW_BYTES = 4_096
 
 
-def _setting(ground: Ground, name: str) -> int:
+def setting(ground: Ground, name: str) -> int:
     """Returns a time of the cluster's nodes, in milliseconds."""
     return int(ground.scenario.cluster.settings.get(name, SETTINGS[name]))
 
 
 def _when_alone(ground: Ground, partition: str) -> Part:
     """Returns the moment when the in-sync set is the leader alone: the sessions of the others have expired."""
-    return {"when": f"isr({partition}) < 2", "within": f"{_setting(ground, _SESSION) + 2_000}ms"}
+    return {"when": f"isr({partition}) < 2", "within": f"{setting(ground, SESSION) + 2_000}ms"}
 
 
 def _slow_copier(ground: Ground, choices: Choices) -> list[Part]:
@@ -32,7 +32,7 @@ def _slow_copier(ground: Ground, choices: Choices) -> list[Part]:
     some seeds the leader does not hear what became of its proposals, which it makes for all its partitions at once.
     """
     partition = ground.partition(choices, lasting=True)
-    lag_ms = _setting(ground, _LAG)
+    lag_ms = setting(ground, _LAG)
     lasting = f"{lag_ms * 3 // 2 + choices.pick((1_300, 2_000), 'longer')}ms"
     link = f"follower({partition}) <-> leader({partition})"
     fetches_little = ground.scenario.cluster.settings.get(_FETCHED, 1 << 20) <= _FEW_BYTES
@@ -52,7 +52,7 @@ def _unheard_leader(ground: Ground, choices: Choices) -> list[Part]:
     The leader before stops or dies when its two followers do not hear each other any more, and both are in sync.
     """
     partition = ground.partition(choices, lasting=True)
-    lag_ms, session_ms = _setting(ground, _LAG), _setting(ground, _SESSION)
+    lag_ms, session_ms = setting(ground, _LAG), setting(ground, SESSION)
     how = choices.pick(("stop", "stop", "kill"), "how")
     # The election after a death comes when the session of the leader is over.
     elected_ms = session_ms if how == "kill" else 300
@@ -73,12 +73,12 @@ def _unequal_leaders(ground: Ground, choices: Choices) -> list[Part]:
     """
     partition = ground.partition(choices, lasting=True)
     # Who misses more than the lag time allows is not in sync, and is not elected.
-    missed_ms = min(2_000, _setting(ground, _LAG) * choices.pick((25, 40, 60), "missed") // 100)
+    missed_ms = min(2_000, setting(ground, _LAG) * choices.pick((25, 40, 60), "missed") // 100)
     end: Part = {"kill": "N", "down": choices.ms((300, 1_000, 3_000), "down again")}
     unheard: list[Part] = []
     if choices.chance(60, "unheard"):
         unheard = [{"cut": "clients <-> A", "for": "7s"}]
-        end = {"cut": "N <-> controller", "for": f"{_setting(ground, _SESSION) + 900}ms"}
+        end = {"cut": "N <-> controller", "for": f"{setting(ground, SESSION) + 900}ms"}
     return [
         {"pick": f"leader({partition})", "as": "L"},
         {"pick": f"follower({partition}, 1)", "as": "A"},
@@ -125,7 +125,7 @@ def _alone_again(ground: Ground, choices: Choices) -> list[Part]:
     What waits at it is of an epoch that has ended, although it leads before and after.
     """
     partition = ground.partition(choices, lasting=True)
-    fenced_ms = _setting(ground, _SESSION) + 700
+    fenced_ms = setting(ground, SESSION) + 700
     follower: Part = {"kill": f"follower({partition})", "down": choices.ms((3_000, 8_000), "down")}
     steps: list[Part] = [{"pick": f"leader({partition})", "as": "L"}]
     steps += [follower] * (ground.replicas(partition) - 1)
@@ -165,7 +165,7 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     if "stop" in fate:
         held_ms = choices.pick((200, 2_200, 3_900, 3_900, 3_900), "held")
     else:
-        held_ms = _setting(ground, _SESSION) + choices.pick((900, 2_000), "held longer")
+        held_ms = setting(ground, SESSION) + choices.pick((900, 2_000), "held longer")
     link = choices.pick(("L -> controller",) * 4 + ("controller -> L",), "kept back")
     clog: Part = {"clog": link, "only": "AlterPartition", "for": "8s"}
     unheard: list[Part] = []
@@ -193,7 +193,7 @@ def _allowed_late(ground: Ground, choices: Choices) -> list[Part]:
     numbers = range(2, ground.replicas(partition))
     followers: list[Part] = [{"kill": f"follower({partition}, {number})"} for number in numbers]
     # Nobody leads once the session of the dead leader is over.
-    allowed_ms = _setting(ground, _SESSION) + choices.pick((300, 900), "allowed")
+    allowed_ms = setting(ground, SESSION) + choices.pick((300, 900), "allowed")
     allowed: Part = {"at": f"+{allowed_ms}ms", "alter_topic": topic}
     return [
         {"alter_topic": topic, "config": {UNCLEAN: False}},

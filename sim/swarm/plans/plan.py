@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.catalogue import FAULTS
 from sim.swarm.plans.ground import LAST, Fault, Ground
-from sim.swarm.plans.shapes import AIMED, ALLOWED, APART, Shape
+from sim.swarm.plans.shapes import AIMED, ALLOWED, APART, AT_WORK, Shape
 from sim.swarm.profiles import Profile
 
 # Steps strike from so long after the warm-up on. The topics exist by then, and clients are at work, unless the network
@@ -41,7 +41,7 @@ def draw_plan(
     assert first_step_ms(ground) + _LAST_MS < end_ms, end_ms
     drawn = sorted(_all(ground, shape, choices, end_ms))
     kept = _spread(drawn, shape.most)
-    if shape in (APART, ALLOWED) or (shape is AIMED and choices.chance(_IN_TURN_PERCENT, "in turn")):
+    if shape in (APART, ALLOWED, AT_WORK) or (shape is AIMED and choices.chance(_IN_TURN_PERCENT, "in turn")):
         kept = _in_turn(kept, first_step_ms(ground), end_ms)
     return [strike for strike in kept if not only or strike.kind in only]
 

@@ -47,6 +47,11 @@ _APART_PERCENT = 75
 ALLOWED = Shape(name="allowed", weights={"unclean": 200}, others=0, most=2)
 _ALLOWED_PERCENT = 30
 
+# Leaders whose logs are cut while a slow job is at work on them, and nothing else. In so many of a hundred seeds of
+# nothing but chains.
+AT_WORK = Shape(name="at-work", weights={"work": 100}, others=0, most=3)
+_AT_WORK_PERCENT = 13
+
 
 def draw_shape(
     choices: Choices, *, is_aimed: bool, is_unclean: bool = False, may_be_unclean: bool = False
@@ -59,4 +64,6 @@ def draw_shape(
         return APART
     if may_be_unclean and not is_unclean and choices.chance(_ALLOWED_PERCENT, "allowed late"):
         return ALLOWED
-    return AIMED if is_aimed else choices.pick(SHAPES, "shape")
+    if is_aimed:
+        return AT_WORK if choices.chance(_AT_WORK_PERCENT, "at work") else AIMED
+    return choices.pick(SHAPES, "shape")

@@ -20,7 +20,7 @@ class Watched:
 
     def __init__(self, addresses: int = 3) -> None:
         self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
-        self.bootstraps, self.addresses = BootstrapsInTurn(self.jury), addresses
+        self.bootstraps, self.addresses = BootstrapsInTurn(self.jury), tuple(range(1, addresses + 1))
 
     def asks(self, call: int, node: int, *, to: int = BOOTSTRAP) -> int:
         effect = Send(to=to, call=call, body=MetadataRequest(topics=()), timeout_ms=1)
@@ -36,6 +36,38 @@ def test_the_address_after_one_that_has_failed_is_another_one() -> None:
         assert not watched.asks(2, 2)
         watched.bootstraps.on_answered(ME, 2, outcome)
         assert watched.asks(3, 2)
+
+
+def test_each_address_has_its_turn_before_one_that_has_failed_is_asked_again() -> None:
+    for order, is_wrong in (((1, 2, 3, 1, 2, 3), False), ((1, 2, 1), True), ((1, 3), True), ((2,), True)):
+        watched = Watched()
+        for call, node in enumerate(order):
+            watched.asks(call, node)
+            watched.bootstraps.on_answered(ME, call, FAILED)
+        assert bool(watched.jury.violations) == is_wrong, order
+
+
+def test_calls_that_fail_together_at_an_address_count_as_one_failure() -> None:
+    watched = Watched()
+    watched.asks(1, 1)
+    watched.asks(2, 1)
+    watched.bootstraps.on_answered(ME, 1, FAILED)
+    assert not watched.asks(3, 2)
+    watched.bootstraps.on_answered(ME, 2, FAILED)
+    watched.bootstraps.on_answered(ME, 3, FAILED)
+    assert not watched.asks(4, 3)
+
+
+def test_a_call_that_fails_late_ends_the_turn_of_its_address() -> None:
+    """The client has come back to that address since, without a call to it."""
+    watched = Watched(addresses=2)
+    for call, node in ((1, 1), (2, 1)):
+        watched.asks(call, node)
+    watched.bootstraps.on_answered(ME, 1, FAILED)
+    watched.asks(3, 2)
+    watched.bootstraps.on_answered(ME, 3, FAILED)
+    watched.bootstraps.on_answered(ME, 2, FAILED)
+    assert not watched.asks(4, 2)
 
 
 def test_an_address_that_has_not_failed_is_asked_again() -> None:

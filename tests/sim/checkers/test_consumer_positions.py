@@ -42,12 +42,14 @@ class Consumer:
         self.positions = ConsumerPositions(self.jury)
         self.positions.on_begun("c", OffsetReset.EARLIEST)
         self.positions.on_sought("c", T0, 0)
-        batch = FetchedBatch(0, 2, TimestampType.CREATE)
-        read = Fetched(
+        self.positions.on_told("c", self.read(high_watermark))
+
+    def read(self, high_watermark: int) -> Fetched:
+        """Returns the records up to offset 7 (exclusive), as they are read."""
+        return Fetched(
             topic_partition=T0, records=(), high_watermark=high_watermark, next_offset=7, leader_epoch=3,
-            batches=(batch,),
+            batches=(FetchedBatch(0, 2, TimestampType.CREATE),),
         )  # fmt: skip
-        self.positions.on_told("c", read)
 
     def fetch(self, offset: int, epoch: int) -> bool:
         """Returns whether a fetch of this offset, after this epoch, breaks a rule."""
@@ -84,6 +86,18 @@ def test_kip320_a_fetch_names_the_position_and_the_epoch_of_what_was_read_last()
     assert not Consumer().fetch(7, 2)
     for offset, epoch in ((6, 2), (8, 2), (7, 3), (7, -1)):
         assert Consumer().fetch(offset, epoch), (offset, epoch)
+
+
+def test_who_fetches_a_damaged_batch_again_is_not_at_the_end() -> None:
+    for is_damaged in (False, True):
+        consumer = Consumer(high_watermark=7)
+        if is_damaged:
+            consumer.positions.on_damaged("c", str(T0))
+        assert consumer.fetch(7, 2) is not is_damaged
+        if is_damaged:
+            # The next answer is sound.
+            consumer.positions.on_told("c", consumer.read(7))
+            assert consumer.fetch(7, 2)
 
 
 def test_kip320_after_a_cut_a_fetch_names_the_epoch_that_is_left() -> None:

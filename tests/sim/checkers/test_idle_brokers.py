@@ -16,11 +16,14 @@ from cluster.core.effects import CancelTimer, Effect, RunJob, Send, SetTimer
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response, Shutdown, TimerFired, TransportError
 from cluster.core.messages import (
+    AlterPartitionRequest,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     FetchMetadataRequest,
     FetchMetadataResponse,
     FetchRequest,
+    ProducePartition,
+    ProduceRequest,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
@@ -38,8 +41,9 @@ from sim.checkers.ghost import Ghost
 from sim.checkers.idle_brokers import IdleBrokers
 from storage.errors import OutOfHandles
 from tests.cluster.broker.setup import BROKER_EPOCH, CLUSTER_ID, BrokerSetup
-from tests.cluster.broker.two_directories import IN_ONE, TWO, fail_two, produce, topic
+from tests.cluster.broker.two_directories import IN_ONE, PARTITIONS, TWO, fail_two, produce, topic
 from tests.cluster.replica.setup import of, only_sent, sent
+from tests.cluster.replica.test_sliced_appends import large
 
 LIFE = (1, 1)
 LOST = TransportError(reason="cut")
@@ -287,6 +291,43 @@ def test_a_flush_that_found_no_descriptor_is_awaited() -> None:
         broker.lost = lost or broker.lost
         setup.finish(job, OutOfHandles("none is left"))
         assert len(broker.found) == (lost is not None), broker.found
+
+
+def test_isr6_a_proposal_without_an_answer_has_its_own_timer() -> None:
+    first, *others = topic()
+    in_sync = [replace(each, isr=(1, 2)) for each in others if isinstance(each, PartitionRecord)]
+    for lost in (None, a_timer("isr.retry:t-1")):
+        setup, broker = watched(BrokerSetup(directories=TWO))
+        setup.boot()
+        setup.metadata(first, BROKER_2, UNFENCED_2, *in_sync)
+        produce(setup, *PARTITIONS)
+        proposed = sent(setup.fire("isr.lag", 100_000), AlterPartitionRequest)
+        assert len(proposed) == len(PARTITIONS)
+        broker.lost = lost or broker.lost
+        for each in proposed:
+            setup.answer(each.call, LOST)
+        assert all("proposal for t-1" in what for what in broker.found), broker.found
+        assert bool(broker.found) == (lost is not None)
+        # The news that it has lost the partition settles it.
+        known = len(broker.found)
+        setup.metadata(PartitionChangeRecord(topic="t", partition=1, leader=2))
+        assert len(broker.found) == known
+
+
+def test_pro6_as_long_as_appends_wait_for_their_checks_some_are_checked() -> None:
+    for is_planted in (False, True):
+        setup, broker = watched(BrokerSetup(directories=TWO))
+        setup.boot()
+        setup.metadata(*topic())
+        asked = ProducePartition(topic_partition=IN_ONE[0], records=large())
+        (job,) = of(setup.ask(ProduceRequest(acks=1, timeout_ms=1_000, partitions=(asked,))), RunJob)
+        # The first slice ends, and nobody takes up the next one.
+        if is_planted:
+            broker.lost = lambda effect: type(effect) is RunJob
+        setup.finish(job)
+        assert broker.found == (
+            ["broker 1 has appends that wait for their checks, and checks none"] if is_planted else []
+        )
 
 
 def test_a_new_life_owes_nothing_of_the_last_one() -> None:

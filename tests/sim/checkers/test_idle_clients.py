@@ -156,6 +156,24 @@ def test_a_producer_that_got_no_id_asks_again_after_the_back_off() -> None:
     assert not judged.finds(producer, 6)
 
 
+def test_a_send_with_acks_0_that_fails_makes_the_producer_ask_for_metadata() -> None:
+    for acks, is_due in ((0, True), (1, False)):
+        judged = Judged()
+        producer, _ = ready_producer(config=replace(CONFIG, acks=acks, linger_ms=0))
+        judged.idle.on_sent(CLIENT, 1, MetadataRequest(topics=("t",)))
+        judged.idle.on_step(CLIENT, producer, 0, [Response(call=1, body=METADATA)], [])
+        producer._armed_ms = AGE_MS
+        # The call is unknown to the producer's own core, which is not what is judged here.
+        lost = Response(call=99, body=LOST)
+        judged.idle.on_step(CLIENT, producer, 10, [lost], [])
+        assert bool(judged.jury.violations) == is_due, acks
+        again = Send(to=1, call=100, body=MetadataRequest(topics=("t",)), timeout_ms=1)
+        known = len(judged.jury.violations)
+        judged.idle.on_step(CLIENT, producer, BACKOFF_MS, [lost], [again])
+        judged.idle.on_step(CLIENT, producer, BACKOFF_MS, [], [])
+        assert len(judged.jury.violations) == known, acks
+
+
 def test_a_producer_that_ends_owes_nothing() -> None:
     judged, producer = Judged(), lingering()
     judged.idle.on_step(CLIENT, producer, LINGER_MS, (Shutdown(),), (Stop(reason="shutdown"),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sim.checkers.chain import Chain
 from sim.checkers.ghost import PartitionGhost
 from sim.checkers.history import LEADER_ALONE, RETENTION
-from sim.checkers.unseen import needs_fault, unseen_by_follower, unseen_difference
+from sim.checkers.unseen import BEFORE_START, needs_fault, unseen_by_follower, unseen_difference
 from tests.sim.checkers.stories import marks
 
 
@@ -55,9 +55,10 @@ def test_an_epoch_that_the_holder_does_not_know_is_told_of() -> None:
         assert (None if found is None else found.since) == expected, other_epoch
 
 
-def test_what_compaction_hides_takes_no_fault_that_a_scenario_may_not_have() -> None:
+def test_what_compaction_or_retention_hides_takes_no_fault_that_a_scenario_may_not_have() -> None:
     hidden = unseen_difference(partition_with(1), 1, {1: 0, 3: 15})
     assert hidden is not None and not needs_fault(hidden.why)
+    assert not needs_fault(f"broker 3 {BEFORE_START}")
     assert not needs_fault(RETENTION) and not needs_fault(LEADER_ALONE)
     assert needs_fault("unclean election of broker 1")
 

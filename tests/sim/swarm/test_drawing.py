@@ -21,7 +21,7 @@ from sim.swarm.job import parse_only
 from sim.swarm.plans.catalogue import FAULTS
 from sim.swarm.plans.ground import LAST
 from sim.swarm.plans.plan import Strike
-from sim.swarm.plans.shapes import AIMED, ALLOWED, APART, SHAPES, draw_shape
+from sim.swarm.plans.shapes import AIMED, ALLOWED, APART, AT_WORK, SHAPES, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
 from sim.swarm.workload import BATCH_OVERHEAD_BYTES, WIDE
 from storage.draws import Draws
@@ -53,6 +53,21 @@ def test_a_seed_is_the_same_scenario_whatever_the_hash_seed_is() -> None:
     assert len(found) == 1
 
 
+def test_in_some_seeds_a_slow_job_is_at_work_where_logs_are_cut() -> None:
+    at_work = [each for each in seeds(150) if each.shape == AT_WORK.name]
+    assert at_work
+    for each in at_work:
+        kinds = {
+            strike.kind for strike in each.plan if FAULTS[strike.kind].family not in ("controller", LAST)
+        }
+        assert kinds == {"cut-at-work"}, each.seed
+        jobs, topics = each.scenario.cluster.jobs, each.scenario.topics.values()
+        assert not jobs or min(jobs.values()) >= 100_000
+        assert "flush" not in jobs or all("flush.messages" not in topic.config for topic in topics)
+        if "compact" in jobs:
+            assert all(producer.keys for producer in each.scenario.producers)
+
+
 def test_the_file_that_describes_a_seed_is_the_scenario_that_is_run() -> None:
     for drawn in seeds(3):
         assert parse_scenario(drawn.as_yaml()) == drawn.scenario
@@ -79,7 +94,14 @@ def test_buggify_points_are_on_in_half_of_the_seeds_and_change_nothing_else() ->
         assert 4 < len(points) < len(POINTS) // 2
         without, on = draw(each.seed, buggify=False), draw(each.seed, buggify=True)
         assert on.parts == each.parts
-        assert without.parts == {key: part for key, part in each.parts.items() if key != "buggify"}
+        left = {key: part for key, part in each.parts.items() if key != "buggify"}
+        expected = dict(without.parts)
+        if "little-work" in points:
+            # Slow jobs do not go with it.
+            cluster = expected["cluster"]
+            assert isinstance(cluster, dict), cluster
+            expected["cluster"] = {key: part for key, part in cluster.items() if key != "jobs"}
+        assert left == expected
 
 
 @pytest.mark.slow
