@@ -71,6 +71,11 @@ _BUSY: Mapping[str, Part] = {
     "flush": {"flush.ms": 50},
     "compact": {"cleanup.policy": "compact", "segment.ms": 200, "min.cleanable.dirty.ratio": "0.01"},
 }
+# A producer that goes on at a leader as long as that takes its records, and at the next one as soon as it is refused:
+# both get records within a few hundredths of a second.
+_UNGUARDED: Part = {
+    "idempotent": False, "acks": 1, "clients": 1, "rate": "40/s", "size": "40 B", "batch": "400 B", "linger": "2ms",
+}  # fmt: skip
 # A worker that flushes each append and makes its checks too may be slower than such clients wait: nothing would come of
 # any send, however long the cluster is healed.
 _TOO_SLOW_WITH = {"little-work": ("flushes-each", "job-slow", "short-patience")}
@@ -147,15 +152,11 @@ def _productive(choices: Choices, quiet: Part) -> Part:
     What a new leader lacks makes an idempotent producer wait: its next batch is out of sequence there. What is lost is
     no loss for a producer that asks for no acknowledgement; of a dead leader only its broken stream tells it.
     """
-    topics, producers, network = quiet["topics"], quiet["producers"], quiet["network"]
-    assert isinstance(topics, dict) and isinstance(producers, list) and isinstance(network, dict), quiet
+    quiet = _on_streams(choices, quiet)
+    topics, producers = quiet["topics"], quiet["producers"]
+    assert isinstance(topics, dict) and isinstance(producers, list), quiet
     alone = {"min.insync.replicas": 1, "retention.ms": -1, "cleanup.policy": "delete"}
-    if choices.chance(_PRODUCTIVE_PERCENT, "streams"):
-        network = {key: value for key, value in network.items() if key != "duplicates"} | {
-            "transport": "stream"
-        }
     return quiet | {
-        "network": network,
         "topics": {
             name: topic | {"config": topic.get("config", {}) | alone}
             if choices.chance(_PRODUCTIVE_PERCENT, f"topic {name}")
@@ -171,12 +172,23 @@ def _productive(choices: Choices, quiet: Part) -> Part:
     }
 
 
+def _on_streams(choices: Choices, quiet: Part) -> Part:
+    """Returns the parts of a scenario whose network mostly has streams, on which nothing is lost or comes twice."""
+    network = quiet["network"]
+    assert isinstance(network, dict), quiet
+    if not choices.chance(_PRODUCTIVE_PERCENT, "streams"):
+        return quiet
+    kept = {key: value for key, value in network.items() if key != "duplicates"}
+    return quiet | {"network": kept | {"transport": "stream"}}
+
+
 def _at_work(choices: Choices, quiet: Part) -> Part:
     """Returns the parts of a scenario in which one kind of job is always at work on logs that grow: flushes by their
     time, compactions or checkpoints.
 
     Most producers ask for no more than the leader's word, so a leader that is not the present one gets records too.
     """
+    quiet = _on_streams(choices, quiet)
     cluster, topics, producers = quiet["cluster"], quiet["topics"], quiet["producers"]
     assert isinstance(cluster, dict) and isinstance(topics, dict) and isinstance(producers, list), quiet
     kind = choices.pick(("flush", "flush", "compact", "checkpoint"), "kind")
@@ -194,11 +206,11 @@ def _at_work(choices: Choices, quiet: Part) -> Part:
 
 
 def _working(choices: Choices, producer: Part, kind: str) -> Part:
-    """Returns a producer that mostly sends to each leader that it knows; compaction needs keys."""
+    """Returns a producer, mostly one that is content with the word of whoever leads; compaction needs keys."""
     keyed: Part = {"keys": 8} if kind == "compact" else {}
     if not choices.chance(_PRODUCTIVE_PERCENT, "unguarded"):
         return producer | keyed
-    return producer | keyed | {"idempotent": False, "acks": 1}
+    return producer | keyed | _UNGUARDED
 
 
 def _busy(config: Part, kind: str) -> Part:
