@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from storage.batch import NO_SEQUENCE, RecordBatch
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 RECALLED_BYTES = 8 << 20
 # Entries of the offset index: small batches are many, and a start must stay short.
 RECALLED_ENTRIES = 64
-# More is only where an index has few entries for many small batches. They would take longer than a step may.
+# More, where batches are small and index entries far apart, would take longer than a step may.
 RECALLED_BATCHES = 2048
 
 
@@ -43,7 +43,7 @@ def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, lo
     wanted: dict[int, ProducerStateEntry] = {}
     found: dict[int, list[CachedBatch]] = {}
     try:
-        for batch in islice(_last_batches(segments), RECALLED_BATCHES):
+        for batch in _last_batches(segments):
             entry = producers.last_entry(batch.producer_id)
             if entry is None or not _is_incomplete(entry):
                 continue
@@ -57,8 +57,22 @@ def recall_batches(producers: ProducerStateManager, segments: LogSegments, *, lo
         _prepend(wanted[producer_id], batches)
 
 
-def _last_batches(segments: LogSegments) -> Iterator[RecordBatch]:
-    for segment, position in _look_back(segments):
+def _last_batches(segments: LogSegments) -> list[RecordBatch]:
+    """Returns the last batches of the log, RECALLED_BATCHES at most, in their order.
+
+    Those of a look back may be more, of which the first are none of the last: then another one goes half as far. There
+    are none where so many follow the last index entry.
+    """
+    room_bytes = RECALLED_BYTES
+    while True:
+        batches = list(islice(_batches_of(_look_back(segments, room_bytes)), RECALLED_BATCHES + 1))
+        if len(batches) <= RECALLED_BATCHES:
+            return batches
+        room_bytes = sum(batch.size_bytes for batch in batches) // 2
+
+
+def _batches_of(parts: Iterable[tuple[LogSegment, int]]) -> Iterator[RecordBatch]:
+    for segment, position in parts:
         yield from segment.records.batches(position)
 
 
@@ -97,10 +111,10 @@ def _prepend(entry: ProducerStateEntry, found: list[CachedBatch]) -> None:
     assert len(entry.recalled) + len(entry.batches) <= BATCHES_KEPT, entry
 
 
-def _look_back(segments: LogSegments) -> list[tuple[LogSegment, int]]:
+def _look_back(segments: LogSegments, room_bytes: int) -> list[tuple[LogSegment, int]]:
     """The last segments, each with the position from which on it is read, oldest first."""
     parts: list[tuple[LogSegment, int]] = []
-    room_bytes, room_entries = RECALLED_BYTES, RECALLED_ENTRIES
+    room_entries = RECALLED_ENTRIES
     for segment in reversed(segments):
         if room_bytes <= 0 or room_entries <= 0:
             break

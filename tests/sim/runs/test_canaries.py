@@ -83,6 +83,9 @@ def test_a_producer_that_gives_up_sooner_than_its_replicas_may_take_is_not_judge
         (1, "400ms", "topic", True),
         (3, "40ms", "topic", True),
         (3, "400ms", "none", True),
+        (3, "100ms", "topic", True),
+        # A checkpoint stands before each.
+        (3, "100ms, checkpoint: 400ms", "topic", False),
     ],
 )
 def test_a_producer_that_gives_up_before_the_flushes_of_all_partitions_is_not_judged(
@@ -104,7 +107,9 @@ def test_a_producer_that_gives_up_before_the_flushes_of_all_partitions_is_not_ju
         (600, 4, 2, 0, False),
         (600, 4, 1, 2, False),
         (600, 4, 1, 0, True),
-        (4_000, 4, 2, 0, True),
+        # Two in a row take longer than that.
+        (4_000, 4, 2, 0, False),
+        (6_000, 4, 2, 0, True),
         (600, 0, 2, 0, True),
     ],
 )

@@ -237,6 +237,25 @@ def test_where_an_index_has_no_entries_for_very_many_batches_the_look_back_ends(
         send(log, count - 2)
 
 
+@pytest.mark.parametrize("interval_bytes", [4_096, 40_000])
+def test_ps10_of_very_many_small_batches_between_index_entries_the_last_ones_are_known(
+    interval_bytes: int,
+) -> None:
+    """Among the entries that a look back would take are more batches than it reads."""
+    config = LogConfig(index_interval_bytes=interval_bytes, segment_bytes=1 << 30)
+    file_system = new_file_system()
+    log = open_log(file_system, config)
+    count = 2 * RECALLED_BATCHES
+    for offset in range(count):
+        one = batch(offset, producer_id=7, producer_epoch=0, sequence=offset, value_bytes=1)
+        log.append_as_follower(one, leader_epoch=0, now_ms=NOW_MS)
+    entries = log.local.segments.active.offset_index.entries
+    assert count // entries * RECALLED_ENTRIES > RECALLED_BATCHES
+    log.close_handles()
+    log = open_log(file_system, config)
+    assert offsets_of_retries(log, range(count - 5, count)) == list(range(count - 5, count))
+
+
 def test_nothing_is_recalled_where_no_producer_is_known() -> None:
     file_system = new_file_system()
     log = open_log(file_system, SMALL)
