@@ -20,8 +20,8 @@ class BootstrapsInTurn:
     Each such request goes to another broker than the one before, as long as the client knows the same brokers. One
     that knows no broker, or whose brokers have all failed, asks one of its bootstrap addresses. A call to an address
     has failed that got no answer, or no metadata. The broker there may be away for long, so the next such call goes to
-    address after it. Several calls may fail at one address: with the first of them its turn is over. A client with a
-    single address or broker has no choice.
+    the address after it. Several calls may fail at one address: with the first of them its turn is over. A client with
+    a single address or broker has no choice.
     """
 
     name = "bootstraps"
@@ -61,6 +61,6 @@ class BootstrapsInTurn:
         if target is None or not (has_no_metadata or isinstance(body, TransportError)):
             return
         first, *others = self._turns[client]
-        # A call from before the client has gone on to another address says nothing new.
+        # One to an address whose turn is over says nothing new.
         if first == target:
             self._turns[client] = (*others, first)

@@ -43,6 +43,14 @@ NEVER_MS = -(1 << 62)
 _LOST_LIVES = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
+# What settles a proposal, one way or the other (ISR-6).
+_SETTLING = (
+    ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA, ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID,
+    ErrorCode.INVALID_UPDATE_VERSION, ErrorCode.INVALID_REQUEST, ErrorCode.NEW_LEADER_ELECTED,
+)  # fmt: skip
+
+
 @final
 class _Account:
     """What a life of a broker has on its way and in its timers, by what has left it and what has come."""
@@ -66,7 +74,7 @@ class _Account:
         self.is_told = False
         # The fetch on its way to each leader.
         self.fetches: dict[int, int] = {}
-        # The partition, topic id and leader epoch of each proposal on its way, and of those that had no answer.
+        # The partition, topic id and leader epoch of each proposal on its way, and of those whose outcome is unknown.
         self.proposals: dict[int, tuple[TopicPartition, str, int]] = {}
         self.unanswered: dict[TopicPartition, tuple[str, int]] = {}
         # The jobs that check a slice of what producers have sent.
@@ -120,7 +128,7 @@ class _Account:
             self.is_told = isinstance(body, FetchMetadataResponse) and body.error is ErrorCode.NONE
         elif answer.call in self.proposals:
             topic_partition, topic_id, epoch = self.proposals.pop(answer.call)
-            if not isinstance(answer.body, AlterPartitionResponse):
+            if not isinstance(answer.body, AlterPartitionResponse) or answer.body.error not in _SETTLING:
                 self.unanswered[topic_partition] = topic_id, epoch
         else:
             for leader, call in self.fetches.items():
@@ -145,9 +153,9 @@ class IdleBrokers:
     wishes differ from those of its last heartbeat, or a replica has gone offline, the next one leaves at once, or as
     soon as the one on its way is answered. It asks for the next metadata as soon as it has applied the last. A leader
     from which it follows a partition that may be fetched has a fetch of it on its way, or is asked when the back-off
-    ends. A log of which each append is promised to be flushed is being flushed until its end is. A proposal that had
-    no answer has its own timer, after which it is made again. As long as appends wait for their checks, some are
-    checked. A broker whose timer is lost lives on: nobody hears from it again, or it follows no more.
+    ends. A log of which each append is promised to be flushed is being flushed until its end is. A proposal
+    without an outcome has its own timer, after which it is made again. As long as appends wait for their checks, some
+    are checked. A broker whose timer is lost lives on: nobody hears from it again, or it follows no more.
     """
 
     name = "idle-brokers"
@@ -194,7 +202,7 @@ class IdleBrokers:
         if core.lifecycle.state is BrokerState.SHUTTING_DOWN:
             return
         if account.unanswered:
-            for what in _of_proposals(account, core):
+            for what in _of_proposals(account, core, now_ms):
                 self._report(life, what)
         if not account.checks and core.waits_for_checks:
             self._report(life, "has appends that wait for their checks, and checks none")
@@ -265,13 +273,18 @@ def _of_fetchers(account: _Account, core: Broker, now_ms: int) -> Iterator[str]:
                 yield f"fetches from broker {leader} in {timer_ms - now_ms} ms, after a back-off of {backoff_ms}"
 
 
-def _of_proposals(account: _Account, core: Broker) -> Iterator[str]:
-    """Yields the partitions whose proposal had no answer and is not made again; forgets those that are settled."""
+def _of_proposals(account: _Account, core: Broker, now_ms: int) -> Iterator[str]:
+    """Yields the partitions whose proposal has no outcome and is not made again; forgets those that are settled."""
+    backoff_ms = core.config.retry_backoff_ms
     for topic_partition, role in list(account.unanswered.items()):
         if not _is_proposing(core.replicas().get(topic_partition), role):
             del account.unanswered[topic_partition]
-        elif f"{PROPOSAL_TIMER}{topic_partition}" not in account.timers:
+            continue
+        timer_ms = account.timers.get(f"{PROPOSAL_TIMER}{topic_partition}")
+        if timer_ms is None:
             yield f"has had no answer to its proposal for {topic_partition}, and has set no timer to make it again"
+        elif timer_ms > now_ms + backoff_ms and not account.has_gone_back:
+            yield f"makes its proposal for {topic_partition} again in {timer_ms - now_ms} ms, not {backoff_ms}"
 
 
 def _is_proposing(replica: Replica | None, role: tuple[str, int]) -> bool:

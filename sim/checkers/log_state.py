@@ -45,19 +45,23 @@ def greatest_findings(
     It is that of no record, or of a later batch than the first that has it: a look-up by time would begin too late.
     What retention counts from, `kept_until_ms`, is below it: records would be deleted before their time. A time index
     that has lost entries may make the segment hold an earlier timestamp, as in Kafka; retention counts from the
-    greatest all the same. A segment that does not know its earlier times any more (`knows_times`) has the first batch
-    since then.
+    greatest all the same. A segment that does not know its earlier times any more (`knows_times`) has a batch of that
+    time, not the first one.
     """
     if held.newest_ms < 0:
         return
+    batches = list(batches)
     found, timed = (
         greatest_of(batches),
         f"the segment at {base_offset} holds {tuple(held)} as its latest time",
     )
     if held.newest_ms > found.newest_ms:
         yield f"{timed}; its files have {tuple(found)}"
-    elif knows_times and held.newest_ms == found.newest_ms and held.offset != found.offset:
-        yield f"{timed}; the first batch of that time ends at {found.offset}"
+    elif held.newest_ms == found.newest_ms and held.offset != found.offset:
+        # Where earlier times were forgotten, any batch of that time may be the first one since then.
+        ends = [each.last_offset for each in batches if each.newest_ms == held.newest_ms]
+        if knows_times or held.offset not in ends:
+            yield f"{timed}; the first batch of that time ends at {found.offset}"
     if kept_until_ms < found.newest_ms:
         yield f"the segment at {base_offset} counts its age from {kept_until_ms}; its latest time is {found.newest_ms}"
 

@@ -133,7 +133,10 @@ def draw(
         quiet = _at_work(choices.within("at work"), quiet)
         ground = _ground(choices, quiet, chosen, is_aimed=is_aimed)
     plan = draw_plan(ground, shape, choices.within("plan"), end_ms, only)
-    parts = _quick_checks(quiet | _buggify(choices.within("buggify"), buggify)) | {"steps": steps_of(plan)}
+    points = _buggify(choices.within("buggify"), buggify)
+    parts = quiet | points
+    parts = _unhurried(parts) if shape is AT_WORK else _quick_checks(parts)
+    parts |= {"steps": steps_of(plan)}
     scenario = Scenario.model_validate(parts)
     _check(scenario, chosen)
     return Drawn(
@@ -262,6 +265,15 @@ def _quick_checks(parts: Part) -> Part:
     if "little-work" not in buggify.get("points", ()):
         return parts
     return parts | {"cluster": {key: value for key, value in cluster.items() if key != "jobs"}}
+
+
+def _unhurried(parts: Part) -> Part:
+    """Returns the parts of a scenario whose slow job stays: no produced set waits for checks behind it."""
+    buggify = parts.get("buggify", {})
+    assert isinstance(buggify, dict), parts
+    points = [each for each in buggify.get("points", ()) if each != "little-work"]
+    left = {key: part for key, part in parts.items() if key != "buggify"}
+    return left | ({"buggify": {"points": points}} if points else {})
 
 
 def _lasting(choices: Choices, scenario: Scenario, *, is_aimed: bool) -> tuple[str, ...]:

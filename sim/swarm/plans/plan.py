@@ -92,6 +92,9 @@ def _count(fault: Fault, shape: Shape, choices: Choices, profile: Profile) -> in
     elif fault.family == LAST:
         # In small plans nothing is to hide what the one fault, or the two, have done.
         percent = fault.percent if shape.most > 2 else 0
+    elif fault.family == "work" and shape is not AT_WORK:
+        # No job is slow, so nothing is at work.
+        percent = 0
     else:
         percent = min(100, fault.percent * shape.weights.get(fault.family, shape.others) // 100)
     if not choices.chance(percent, "on"):

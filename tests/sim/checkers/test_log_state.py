@@ -42,7 +42,7 @@ def test_the_greatest_time_is_that_of_the_first_batch_that_has_it() -> None:
 
 
 def test_a_segment_that_a_cut_made_forget_its_times_has_the_first_batch_since_then() -> None:
-    for offset, is_wrong in ((5, False), (3, False)):
+    for offset, is_wrong in ((5, False), (3, False), (4, True), (7, True)):
         held = Greatest(50, offset)
         assert bool(list(greatest_findings(0, held, 50, BATCHES, knows_times=False))) == is_wrong
     assert list(greatest_findings(0, Greatest(60, 9), 60, BATCHES, knows_times=False))
