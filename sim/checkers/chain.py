@@ -134,6 +134,13 @@ class Chain:
         index = bisect_left(self._bases, base_offset)
         return self.marks[index] if index < len(self.marks) and self._bases[index] == base_offset else None
 
+    def end_below(self, offset: int) -> int:
+        """Returns where the last batch that ends at or below `offset` ends (exclusive); the log's start without one."""
+        index = bisect_left(self._bases, offset)
+        if index and self.marks[index - 1].next_offset > offset:
+            index -= 1
+        return self.marks[index - 1].next_offset if index else self.start
+
     def covering(self, offset: int) -> Mark | None:
         """Returns the batch that holds `offset`, if any."""
         index = bisect_right(self._bases, offset) - 1

@@ -41,8 +41,9 @@ class LogShape(Checker):
     def _on_truncated(self, partition: PartitionGhost, sighting: Truncated) -> None:
         key, cut = (partition.name, sighting.broker), sighting.to_offset
         kept = [each for each in self._cuts.get(key, ()) if each < cut]
-        covering = partition.image(sighting.broker).chain.covering(cut)
-        if covering is not None and covering.base_offset < cut:
+        # Also a cut inside such a hole leaves one.
+        chain = partition.image(sighting.broker).chain
+        if chain.end_below(cut) < cut <= chain.end:
             kept.append(cut)
         self._cuts[key] = kept
 

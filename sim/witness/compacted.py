@@ -35,10 +35,17 @@ class CompactedPartition:
         self.producers = KeptProducers()
         # By broker: the times at which the tombstones of its batches may go (CL17).
         self._horizons: dict[int, dict[Mark, int]] = {}
+        # By broker: the holes that cuts inside a batch have left. Each ends at its cut, where the log goes on (RT9).
+        self._gaps: dict[int, list[tuple[int, int]]] = {}
 
     def forget_horizons(self, broker: int) -> None:
         """Forget the times at which tombstones may go: a crash may take a compaction back, and a cut the batches."""
         self._horizons.pop(broker, None)
+
+    def forget_gaps(self, broker: int, marks: Sequence[Mark] = ()) -> None:
+        """Forget the holes of a broker's log after which none of `marks` begins: the log goes on without them."""
+        begun = {mark.base_offset for mark in marks}
+        self._gaps[broker] = [gap for gap in self._gaps.get(broker, ()) if gap[1] in begun]
 
     def remember(self, reader: LogReader, marks: Sequence[Mark]) -> None:
         """Keep the records of the batches that `reader` has just seen, unless they were compacted before."""
@@ -47,22 +54,30 @@ class CompactedPartition:
                 self._records[place.mark] = tuple(RecordBatch(data, 0, len(data)).records())
 
     def whole(
-        self, marks: Iterable[Mark], start: int, told: Sequence[Chain] = (), end: int = 0
+        self,
+        marks: Iterable[Mark],
+        start: int,
+        told: Sequence[Chain] = (),
+        end: int = 0,
+        *,
+        broker: int | None = None,
     ) -> tuple[Mark, ...]:
         """Returns the marks as they were before compaction, from `start` on; a hole of unknown content stays a hole.
 
         `told` is what the replica was seen to hold before, and then what the others hold. After an unclean election the
         truth lacks some of it. The log ends at `end` (exclusive) at least: a cut may leave no batch directly before it.
+        A hole that a cut has left in the log of `broker` stays.
         """
+        gaps = () if broker is None else tuple(self._gaps.get(broker, ()))
         found: list[Mark] = []
         reached = start
         for mark in marks:
             if mark.base_offset > reached:
-                found += self._filling(reached, mark.base_offset, told, mark.epoch)
+                found += self._filling(reached, mark.base_offset, told, gaps, mark.epoch)
             found.append(self.original(mark, told))
             reached = mark.next_offset
         if end > reached:
-            found += self._filling(reached, end, told)
+            found += self._filling(reached, end, told, gaps)
         return tuple(found)
 
     def original(self, mark: Mark, told: Sequence[Chain] = ()) -> Mark:
@@ -75,16 +90,27 @@ class CompactedPartition:
                 return before
         return mark
 
-    def _filling(self, start: int, end: int, told: Sequence[Chain], epoch: int | None = None) -> list[Mark]:
-        """Returns the batches of the hole, of no later epoch than `epoch`, that of what follows it; [] if unknown."""
+    def _filling(
+        self,
+        start: int,
+        end: int,
+        told: Sequence[Chain],
+        gaps: Sequence[tuple[int, int]],
+        epoch: int | None = None,
+    ) -> list[Mark]:
+        """Returns the batches of the hole, of no later epoch than `epoch`, that of what follows it; [] if unknown.
+
+        A log that was cut inside a batch goes on at the cut (RT9): of the batch, what others have fills nothing.
+        """
+        for base_offset, cut in gaps:
+            if base_offset < end and start < cut <= end:
+                before = self._filling(start, base_offset, told, gaps, epoch)
+                return before + self._filling(cut, end, told, gaps, epoch)
+        if start >= end:
+            return []
         for chain in self._sources(told):
             between = chain.between(start, end)
             if _fills(between, start, end, epoch):
-                return between
-        # A log that was cut inside a batch goes on at the cut (RT9): nobody has what is below its leader's log start.
-        for chain in self._sources(told):
-            between = chain.between(chain.start, end) if chain.start > start else []
-            if _fills(between, chain.start, end, epoch):
                 return between
         return []
 
@@ -111,6 +137,12 @@ class CompactedPartition:
 
         A round that the cut has broken off told nobody what it had done, and the log may have lost the later values.
         """
+        kept = [gap for gap in self._gaps.get(broker, ()) if gap[1] < to_offset]
+        if (end := log.end_below(to_offset)) < to_offset <= log.end:
+            kept.append((end, to_offset))
+        self._gaps[broker] = kept
+        if reader.unsound:
+            return
         before = self.content(log.between(reader.base_offset(), log.end))
         last_of_key = {record.key: offset for offset, record in before.items()}
         left = _offsets_left(reader)
@@ -129,14 +161,19 @@ class CompactedPartition:
         """Notes that consumers read the broker's log from now on, or go on reading it after a compaction."""
         self.removed_by_leaders |= self._removed.get(broker, frozenset())
 
-    def led(self, reader: LogReader, start: int, told: Sequence[Chain] = ()) -> None:
-        """Notes what is missing in a log, read to its end, that led until now; `told` as for `whole`.
+    def led(self, broker: int, reader: LogReader, start: int, told: Sequence[Chain] = ()) -> None:
+        """Notes what is missing in the broker's log, read to its end, that led until now; `told` as for `whole`.
 
         A compaction that goes on, or was broken off, may have replaced some segments already and told nobody.
         """
-        before = self.content(self.whole([place.mark for place in reader.places], start, told))
+        before = self._before(broker, reader, start, told)
         left = _offsets_left(reader)
         self.removed_by_leaders |= before.keys() - left
+
+    def _before(self, broker: int, reader: LogReader, start: int, told: Sequence[Chain]) -> dict[int, Record]:
+        """Returns the records that the broker's log had before compaction, by offset."""
+        marks = [place.mark for place in reader.places]
+        return self.content(self.whole(marks, start, told, broker=broker))
 
     def judge(
         self,
@@ -157,7 +194,7 @@ class CompactedPartition:
         """
         if reader.unsound:
             return reader.unsound
-        before = self.content(self.whole([place.mark for place in reader.places], start, told))
+        before = self._before(broker, reader, start, told)
         last_of_key = {record.key: offset for offset, record in before.items()}
         left: set[int] = set()
         moved = self._look_at_horizons(broker, reader, told)

@@ -24,7 +24,7 @@ from storage.disk.checkpoints import (
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
-from storage.disk.filesystem import dirname, join
+from storage.disk.filesystem import basename, dirname, join
 from storage.errors import CorruptCheckpoint, StorageError
 from storage.segment.names import LOG_SUFFIX
 
@@ -63,6 +63,13 @@ class DiskLogs:
     def forget(self, broker: int, partition: str) -> None:
         """Read the log of this replica from its start again: it is that of another topic of the name."""
         self._readers.pop((broker, partition), None)
+        before = [
+            key for key in self._timeless if key[0] == broker and basename(dirname(key[1])) == partition
+        ]
+        for key in before:
+            del self._timeless[key]
+        if compacted := self._compacted.get(partition):
+            compacted.forget_gaps(broker)
 
     def begin_again(self, partition: str) -> None:
         """Forget the records of a deleted topic."""
@@ -247,7 +254,7 @@ class DiskLogs:
         if compacted is None:
             return tuple(marks)
         told = self._told(broker, partition)
-        return compacted.whole(marks, told[0].start if start is None else start, told, end)
+        return compacted.whole(marks, told[0].start if start is None else start, told, end, broker=broker)
 
     def opened(
         self, broker: int, partition: str, reader: LogReader, found: Marks, start: int
@@ -262,7 +269,10 @@ class DiskLogs:
         marks = self.whole(broker, partition, found, start)
         removed_end = self.removed_end(broker, partition, marks, start)
         end = min(removed_end, reader.last_base_offset())
-        return self.whole(broker, partition, found, start, end), removed_end
+        marks = self.whole(broker, partition, found, start, end)
+        if compacted:
+            compacted.forget_gaps(broker, marks)
+        return marks, removed_end
 
     def removed_end(self, broker: int, partition: str, marks: Sequence[Mark], start: int) -> int:
         """Returns the offset (exclusive) up to which compaction had removed all that followed `marks`; 0 if nothing."""
@@ -330,9 +340,8 @@ class DiskLogs:
             compacted.forget_horizons(broker)
             reader = self._new_reader(broker, partition)
             reader.read_all()
-            if not reader.unsound:
-                log = self._jury.ghost.partition(partition).image(broker).chain
-                compacted.note_cut(broker, reader, log, to_offset)
+            log = self._jury.ghost.partition(partition).image(broker).chain
+            compacted.note_cut(broker, reader, log, to_offset)
 
     def leads(self, broker: int, partition: str) -> None:
         """Note that consumers read the log of this replica from now on."""
@@ -344,7 +353,7 @@ class DiskLogs:
         if compacted := self._compacted.get(partition):
             reader = self._new_reader(broker, partition)
             reader.read_all()
-            compacted.led(reader, reader.base_offset(), self._told(broker, partition))
+            compacted.led(broker, reader, reader.base_offset(), self._told(broker, partition))
 
     def removed_by_leaders(self, partition: str) -> Collection[int]:
         """Returns the offsets that compaction had removed from a log while it led."""

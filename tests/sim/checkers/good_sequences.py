@@ -174,6 +174,13 @@ GOOD: dict[str, list[Sighting]] = {
         Died(3, P, False, (*marks(0, 5), mark(7, 1))),
         Loaded(3, P, (*marks(0, 5), mark(7, 1)), ""),
     ],
+    "a log that was cut inside a batch, and again inside the hole, and goes on there": [
+        *CUT_INSIDE_A_BATCH,
+        LogStarted(2, P, 7),
+        Appended(3, P, 1, (mark(7, 1),)),
+        Truncated(3, P, 6, 1),
+        Appended(3, P, 1, (mark(6, 1),)),
+    ],
     "a high watermark at the end of a log that was cut inside a batch": [
         *CUT_INSIDE_A_BATCH,
         HighWatermark(3, P, 1, 7, False, 7),

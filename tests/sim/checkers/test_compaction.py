@@ -172,13 +172,42 @@ def test_the_order_must_stay() -> None:
     assert what is not None and "offset 2 follows 4" in what
 
 
-def test_rt9_a_log_that_goes_on_at_a_cut_is_filled_from_its_leaders_log_start_on() -> None:
-    """It was cut at offset 2 inside a batch from offset 0 on; the leader's log starts there, and lacks its batch."""
-    replica = Replica(APPENDED[2])
+def cut_inside_a_batch(*after: bytes) -> Replica:
+    """The log of broker 1, which had one batch from offset 0 to 2 and was cut at 2, and then copied `after`."""
+    replica = Replica(*after)
+    had = batch((0, "a", "1"), (1, "b", "1"), (2, "a", "2"))
+    replica.partition = CompactedPartition(Chain())
+    replica.partition.note_cut(1, replica.reader, Chain(marks_of(had)), 2)
+    return replica
+
+
+def test_rt9_a_log_that_goes_on_at_a_cut_is_filled_from_there_on() -> None:
+    """Compaction has removed the first batch that it copied; that of offset 0 is gone, whatever others have there."""
+    replica = cut_inside_a_batch(APPENDED[2])
     leader = Chain(marks_of(b"".join(APPENDED[1:])), start=2)
-    unknown = CompactedPartition(Chain())
-    assert unknown.whole(replica.marks(), 0, [Chain(), leader]) == tuple(leader.marks)
-    assert unknown.whole(replica.marks(), 0, [Chain(), Chain((), start=2)]) == tuple(replica.marks())
+    other = Chain(marks_of(b"".join(APPENDED)))
+    for told in ([Chain(), leader], [Chain(), leader, other], [Chain(), other]):
+        assert replica.partition.whole(replica.marks(), 0, told, broker=1) == tuple(leader.marks)
+    assert replica.partition.whole(replica.marks(), 0, [Chain(), other], broker=2) == tuple(other.marks)
+    # Nobody has the first batch.
+    empty = Chain((), start=2)
+    assert replica.partition.whole(replica.marks(), 0, [Chain(), empty], broker=1) == tuple(replica.marks())
+
+
+def test_rt9_the_hole_that_a_cut_has_left_stays_one_while_the_log_goes_on_behind_it() -> None:
+    other = Chain(marks_of(b"".join(APPENDED)))
+    replica = cut_inside_a_batch(*APPENDED[1:])
+    marks = tuple(replica.marks())
+    assert replica.partition.whole(marks, 0, [Chain(), other], broker=1) == marks
+    replica.partition.forget_gaps(1, marks)
+    assert replica.partition.whole(marks, 0, [Chain(), other], broker=1) == marks
+    # Cut inside the hole it goes on there, and no later.
+    replica.partition.note_cut(1, replica.reader, Chain(marks), 1)
+    between = Chain([marks[0]._replace(base_offset=1, record_count=2)])
+    assert replica.partition.whole(between.marks, 0, [Chain(), other], broker=1) == tuple(between.marks)
+    # A start finds no batch at the cut: what it takes for its log ends before the hole.
+    replica.partition.forget_gaps(1)
+    assert replica.partition.whole(marks, 0, [Chain(), other], broker=1) == tuple(other.marks)
 
 
 def test_a_hole_that_was_never_committed_stays_one() -> None:

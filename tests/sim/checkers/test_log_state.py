@@ -146,6 +146,12 @@ def test_a_cut_of_a_segment_whose_latest_time_was_not_known_makes_it_forget_its_
         active._max_timestamp = known
         run.witness._open_logs.on_cut(1, replica, reader)
         assert run.logs.knows_times(1, active.path) is (known.timestamp >= 0)
+    # A topic that is created again under the name has another segment there.
+    run.logs.forget(2, "t-0")
+    run.logs.forget(1, "t-1")
+    assert not run.logs.knows_times(1, active.path)
+    run.logs.forget(1, "t-0")
+    assert run.logs.knows_times(1, active.path)
 
 
 @pytest.mark.parametrize("is_inside", [True, False])
