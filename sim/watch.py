@@ -15,7 +15,7 @@ from cluster.core.connection.outgoing import Answer
 from cluster.core.connection.rooms import Room
 from cluster.core.controller.controller import Controller
 from cluster.core.effects import BOOTSTRAP, Observe, RunJob, Send, Stop
-from cluster.core.events import Event, Response
+from cluster.core.events import Event, JobDone, Response
 from cluster.core.messages import (
     CONTROLLER_ID,
     AllocateProducerIdsRequest,
@@ -231,6 +231,8 @@ class Watch:
                     self._order.on_step(life, events)
                 if not shell.is_damaged:
                     self._waits.on_step(shell.name, core, events, effects)
+            if type(events[0]) is JobDone and not shell.is_stopping:
+                self._witness.flushes.on_job_done(shell.node_id, core)
             if is_answer and self._proposals.are_watched:
                 self._proposals.on_step(life, events, core.replicas())
             if shell.is_stopping:

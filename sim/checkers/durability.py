@@ -8,7 +8,15 @@ from typing import final
 from sim.checkers.base import Checker, Judge
 from sim.checkers.chain import Chain
 from sim.checkers.ghost import Ghost, PartitionGhost
-from sim.checkers.sightings import AppendedAfterCut, Checkpointed, Died, FlushNoted, Loaded, StoppedCleanly
+from sim.checkers.sightings import (
+    AppendedAfterCut,
+    Checkpointed,
+    Died,
+    FlushNoted,
+    Loaded,
+    MarksKept,
+    StoppedCleanly,
+)
 
 
 @final
@@ -60,13 +68,15 @@ class CheckpointsAreOfTheLog(Checker):
     """No checkpoint has an offset that the log has never reached, as it gets a role and when its process ends (RT16).
 
     It is that of another log: of a deleted topic that had its name. The next start would count uncommitted records as
-    committed, or read no record below it, or begin the log there. A disk that lost what was synced excuses the broker.
+    committed, or read no record below it, or begin the log there. After a cut that has lowered marks, and an append,
+    the checkpoints have none that is higher: not even those that a job took before. A disk that lost what was synced
+    excuses the broker.
     """
 
     name = "checkpoint-offsets"
 
     def judges(self) -> Mapping[type, Judge]:
-        return {Died: self._on_died, Checkpointed: self._on_checkpointed}
+        return {Died: self._on_died, Checkpointed: self._on_checkpointed, MarksKept: self._on_marks_kept}
 
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> str | None:
         left_end = max(
@@ -78,6 +88,21 @@ class CheckpointsAreOfTheLog(Checker):
 
     def _on_checkpointed(self, partition: PartitionGhost, sighting: Checkpointed) -> str | None:
         return self._judge(partition, sighting.broker, sighting.offset, 0)
+
+    def _on_marks_kept(self, partition: PartitionGhost, sighting: MarksKept) -> str | None:
+        image = partition.image(sighting.broker)
+        held = sighting.held_high_watermark
+        # A look-up moves it down to the begin of its batch (RD11).
+        inside = image.chain.covering(held)
+        most = held if inside is None else inside.next_offset
+        is_sound = sighting.high_watermark <= most and sighting.log_start <= sighting.held_log_start
+        if is_sound or image.damage or image.cache_damage:
+            return None
+        return (
+            f"{partition.name}: broker {sighting.broker} has cut its log and gone on with high watermark {held} and "
+            f"log start {sighting.held_log_start}; its checkpoints have {sighting.high_watermark} and "
+            f"{sighting.log_start}"
+        )
 
     def _judge(self, partition: PartitionGhost, broker: int, checkpointed: int, left_end: int) -> str | None:
         image = partition.image(broker)

@@ -20,8 +20,9 @@ class RolesBindTheirEpoch(Checker):
     """Only the leader of an epoch appends what clients send, commits and acknowledges in it, while it leads (R7, E4).
 
     What it committed in its epoch it may acknowledge later: the answer may wait for other partitions of the request. So
-    may what it appended with acks=1: where a flush is promised, the answer waits for that of each partition. A follower
-    follows the leader that was elected for its epoch (E1).
+    may what it appended with acks=1: where a flush is promised, the answer waits for that of each partition. And so may
+    what was committed before its epoch began, which a retry asks for again. A follower follows the leader that was
+    elected for its epoch (E1).
     """
 
     name = "roles"
@@ -30,7 +31,8 @@ class RolesBindTheirEpoch(Checker):
         super().__init__(ghost)
         # By partition and broker: the epoch that it leads; -1 if it follows.
         self._leads: dict[tuple[str, int], int] = {}
-        # By partition, broker and epoch: the high watermark that the broker reached as its leader.
+        # By partition, broker and epoch: the high watermark that the broker reached as its leader, at least the end of
+        # what was committed when it began to lead.
         self._committed: dict[tuple[str, int, int], int] = {}
         # By the same: the end (exclusive) of what the broker appended as its leader.
         self._appended: dict[tuple[str, int, int], int] = {}
@@ -48,6 +50,7 @@ class RolesBindTheirEpoch(Checker):
 
     def _on_became_leader(self, partition: PartitionGhost, sighting: BecameLeader) -> None:
         self._leads[partition.name, sighting.broker] = sighting.epoch
+        self._committed[partition.name, sighting.broker, sighting.epoch] = partition.truth.end
 
     def _on_became_follower(self, partition: PartitionGhost, sighting: BecameFollower) -> str | None:
         self._leads[partition.name, sighting.broker] = -1
@@ -83,7 +86,8 @@ class RolesBindTheirEpoch(Checker):
     def _on_high_watermark(self, partition: PartitionGhost, sighting: HighWatermark) -> str | None:
         if not sighting.is_leader:
             return None
-        self._committed[partition.name, sighting.broker, sighting.epoch] = sighting.high_watermark
+        key = partition.name, sighting.broker, sighting.epoch
+        self._committed[key] = max(self._committed.get(key, 0), sighting.high_watermark)
         return self._judge(partition, sighting.broker, sighting.epoch, "raised the high watermark")
 
     def _on_acknowledged(self, partition: PartitionGhost, sighting: Acknowledged) -> str | None:

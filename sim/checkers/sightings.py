@@ -355,6 +355,20 @@ class AppendedAfterCut(NamedTuple):
     flushed: int
 
 
+class MarksKept(NamedTuple):
+    """The marks of a log that was cut and has gone on, in the checkpoints on its broker's disk and in the broker.
+
+    Shown at the first append after a cut, and each time that a job has written the checkpoints since.
+    """
+
+    broker: int
+    partition: str
+    high_watermark: int
+    log_start: int
+    held_high_watermark: int
+    held_log_start: int
+
+
 class StoppedCleanly(NamedTuple):
     """The end of a broker's process by an orderly stop, which it has marked beside the log."""
 
@@ -438,6 +452,7 @@ Sighting = (
     | Checkpointed
     | FlushNoted
     | AppendedAfterCut
+    | MarksKept
     | StoppedCleanly
     | Loaded
     | LogStarted

@@ -166,11 +166,12 @@ class DiskLogs:
         """Returns whether the broker's log can be read, and its first record as late as `timestamp`, from its start on.
 
         The record is its offset and its timestamp; None without one. A compacted log cannot be read: its files may be
-        about to be replaced. Nor can one with a segment that has forgotten its times. Nor is an answer known where the
-        first segment that is so late has such records below the log start alone: it is the only one that is searched,
-        as in Kafka (RD8).
+        about to be replaced. Nor can one with a segment that has forgotten its times, or on a disk that has lied: it
+        may have lost an entry of a time index, by which segments know them. Nor is an answer known where the first
+        segment that is so late has such records below the log start alone: it is the only one that is searched, as in
+        Kafka (RD8).
         """
-        if partition in self._compacted:
+        if partition in self._compacted or self.disk(broker).has_deceived:
             return False, None
         reader = self._new_reader(broker, partition)
         reader.read_all()
@@ -200,6 +201,10 @@ class DiskLogs:
     def log_start(self, broker: int, topic_partition: TopicPartition) -> int:
         """Returns the start of the log in the checkpoint on the broker's disk, -1 without one."""
         return self._offset_in(LOG_START_OFFSET_CHECKPOINT, broker, topic_partition)
+
+    def high_watermark(self, broker: int, topic_partition: TopicPartition) -> int:
+        """Returns the high watermark of the log in the checkpoint on the broker's disk, -1 without one."""
+        return self._offset_in(HIGH_WATERMARK_CHECKPOINT, broker, topic_partition)
 
     def _new_reader(self, broker: int, partition: str) -> LogReader:
         directory = self._directory_of(broker, partition)

@@ -8,7 +8,7 @@ from typing import final
 from cluster.core.broker.broker import Broker
 from cluster.core.messages import FetchRequest, TopicPartition
 from sim.checkers.base import Jury
-from sim.checkers.sightings import AppendedAfterCut, FlushNoted
+from sim.checkers.sightings import AppendedAfterCut, FlushNoted, MarksKept
 from sim.hosts.shell import Shell
 from sim.witness.disk_logs import DiskLogs
 
@@ -23,6 +23,10 @@ class FlushWitness:
         self._shown: dict[tuple[int, int, str], int] = {}
         # By broker and partition: the lowest offset to which the log was cut since its last append.
         self._cuts: dict[tuple[int, str], int] = {}
+        # The logs that were cut in the present life of their broker, and have gone on.
+        self._went_on: dict[tuple[int, str], None] = {}
+        # By broker: the version of its disk's names when the checkpoints were looked at last.
+        self._versions: dict[int, int] = {}
 
     def on_cut(self, broker: int, partition: str, to_offset: int) -> None:
         """Note a cut of a log of a running broker."""
@@ -40,11 +44,35 @@ class FlushWitness:
             point = self._logs.recovery_point(broker, topic_partition)
             flushed = replica.log.local.recovery_point
             self._jury.see(AppendedAfterCut(broker, partition, cut, point, flushed))
+            self._went_on[broker, partition] = None
+            self._look_at_marks(broker, core, partition)
+
+    def on_job_done(self, broker: int, core: Broker) -> None:
+        """Show what the checkpoints have of the logs that were cut, if a job may have written them."""
+        disk = self._logs.disk(broker)
+        if disk.deceives or self._versions.get(broker) == disk.names_version:
+            return
+        self._versions[broker] = disk.names_version
+        for number, partition in self._went_on:
+            if number == broker and (broker, partition) not in self._cuts:
+                self._look_at_marks(broker, core, partition)
+
+    def _look_at_marks(self, broker: int, core: Broker, partition: str) -> None:
+        topic_partition = self._names[partition]
+        replica = core.replicas().get(topic_partition)
+        if replica is None or not self._logs.lives.is_present(broker, partition):
+            return
+        marks = replica.log.marks
+        high_watermark = self._logs.high_watermark(broker, topic_partition)
+        log_start = self._logs.log_start(broker, topic_partition)
+        held = (marks.high_watermark, marks.log_start_offset)
+        self._jury.see(MarksKept(broker, partition, high_watermark, log_start, *held))
 
     def on_died(self, broker: int) -> None:
         """Forget the cuts of the broker's logs: a start looks at the checkpoint before it appends."""
-        for key in [each for each in self._cuts if each[0] == broker]:
-            del self._cuts[key]
+        for cuts in (self._cuts, self._went_on):
+            for key in [each for each in cuts if each[0] == broker]:
+                del cuts[key]
 
     def on_sent(self, shell: Shell, request: FetchRequest) -> None:
         """Show the recovery points that have moved since the follower's last fetch."""

@@ -91,6 +91,16 @@ def _break_disk(ground: Ground, choices: Choices) -> list[Part]:
     return [{"break_disk": ground.broker(choices), "directory": 1 + choices.below(directories, "directory")}]
 
 
+def _may_break_disk(ground: Ground) -> bool:
+    """Whether a directory may break: not where a flush of it may fail that takes the only copy of a record along."""
+    topics = ground.scenario.topics.values()
+    flushes = any(
+        topic.replicas == 1 and ("flush.ms" in topic.config or "flush.messages" in topic.config)
+        for topic in topics
+    )
+    return ground.may_lose_writes or not flushes
+
+
 def _slow_disk(ground: Ground, choices: Choices) -> list[Part]:
     by = f"{choices.scale(100, 50_000, 'by')}us"
     return [{"slow_disk": ground.node(choices), "by": by, "for": choices.ms(AWAY_MS, "for")}]
@@ -117,7 +127,9 @@ DISKS = (
     Fault(name="power", family="disk", percent=60, most=4, draw=_power),
     Fault(name="power-of-all", family="disk", percent=25, most=2, draw=_power_of_all),
     Fault(name="partial-write", family="disk", percent=50, most=3, draw=_partial_write),
-    Fault(name="break-disk", family="disk", percent=35, most=1, draw=_break_disk),
+    Fault(
+        name="break-disk", family="disk", percent=35, most=1, draw=_break_disk, is_possible=_may_break_disk
+    ),
     Fault(name="slow-disk", family="disk", percent=40, most=3, draw=_slow_disk),
     Fault(name="hang-disk", family="disk", percent=20, most=2, draw=_hang_disk),
     Fault(name="step-clock", family="clock", percent=30, most=3, draw=_step_clock),

@@ -24,6 +24,7 @@ from sim.checkers.sightings import (
     IsrChanged,
     Loaded,
     LogStarted,
+    MarksKept,
     OffsetLookedUp,
     OutOfRange,
     PartitionState,
@@ -74,6 +75,14 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "a log is appended to after a cut that its checkpoint does not know": (
         "recovery-point",
         [*QUIET, AppendedAfterCut(2, P, 3, 4, 3)],
+    ),
+    "a log was cut and goes on, and a checkpoint has the high watermark of before": (
+        "checkpoint-offsets",
+        [*QUIET, MarksKept(2, P, 5, 0, 3, 0)],
+    ),
+    "a log was cut and goes on, and a checkpoint has the log start of before": (
+        "checkpoint-offsets",
+        [*QUIET, MarksKept(2, P, 3, 2, 3, 1)],
     ),
     "a process ends with a checkpoint beyond all that its log has had": (
         "checkpoint-offsets",

@@ -21,6 +21,7 @@ from sim.checkers.sightings import (
     IsrChanged,
     Loaded,
     LogStarted,
+    MarksKept,
     OutOfRange,
     PartitionState,
     Recorded,
@@ -72,6 +73,20 @@ GOOD: dict[str, list[Sighting]] = {
         AppendedAfterCut(2, P, 3, 3, 3),
         AppendedAfterCut(2, P, 3, 4, 4),
         FlushNoted(2, P, 5, -1),
+    ],
+    "a leader that was answers a retry of what was committed before it led": [
+        *QUIET,
+        Elected(P, 2, 1, ALL, True),
+        BecameLeader(2, P, 1, 5),
+        Elected(P, 1, 2, ALL, True),
+        BecameFollower(2, P, 2, 1),
+        Acknowledged(2, P, 4, 4, -1, (), 1),
+    ],
+    "a log that was cut goes on with checkpoints of what it holds, or of the batch where it looked its mark up": [
+        *QUIET,
+        MarksKept(2, P, 3, -1, 3, 0),
+        MarksKept(2, P, 2, 0, 3, 0),
+        MarksKept(2, P, 4, 0, 3, 0),
     ],
     "a crash leaves nothing of a log that was cut behind what compaction had removed": [
         *QUIET,

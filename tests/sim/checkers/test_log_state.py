@@ -172,3 +172,14 @@ def test_a_cut_inside_a_batch_may_have_made_its_segment_forget_its_times(*, is_i
     run.witness._open_logs.look(node.core, "t-0", replica)
     assert run.logs.knows_times(1, active.path) is not is_inside
     assert not run.jury.violations
+
+
+def test_what_a_disk_that_has_lied_has_of_times_is_not_known() -> None:
+    """It may have lost an entry of a time index (RD8)."""
+    run = Run(parse_scenario(BATCHED), 1)
+    run.begin()
+    run.world.run_to(1_500_000)
+    is_readable, found = run.logs.first_as_late(1, "t-0", 0, 0)
+    assert is_readable and found is not None and found[0] == 0
+    run.cluster.brokers[1].disk._cache.has_deceived = True
+    assert run.logs.first_as_late(1, "t-0", 0, 0) == (False, None)

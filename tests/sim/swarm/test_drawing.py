@@ -19,7 +19,7 @@ from sim.swarm.choices import Choices
 from sim.swarm.drawing import Drawn, draw
 from sim.swarm.job import parse_only
 from sim.swarm.plans.catalogue import FAULTS
-from sim.swarm.plans.ground import LAST
+from sim.swarm.plans.ground import LAST, Ground
 from sim.swarm.plans.plan import Strike
 from sim.swarm.plans.shapes import AIMED, ALLOWED, APART, AT_WORK, SHAPES, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
@@ -287,6 +287,25 @@ def test_a_power_loss_may_take_writes_within_the_budget_where_each_is_flushed() 
         and any("keep" in step and step["keep"] != "all" for strike in each.plan for step in strike.steps)
     ]
     assert lossy
+
+
+@pytest.mark.parametrize(
+    ("replicas", "config", "profile", "may"),
+    [
+        (1, "flush.ms: 65", Profile.WITHIN, False),
+        (1, "flush.messages: 2", Profile.WITHIN, False),
+        (1, "flush.messages: 2", Profile.BEYOND, True),
+        (1, "retention.ms: 900", Profile.WITHIN, True),
+        (2, "flush.ms: 65", Profile.WITHIN, True),
+    ],
+)
+def test_no_directory_breaks_within_the_budget_where_a_failed_flush_takes_the_only_copy(
+    *, replicas: int, config: str, profile: Profile, may: bool
+) -> None:
+    topics = f"topics: {{t: {{replicas: {replicas}, config: {{{config}}}}}}}"
+    text = f"scenario: s\nduration: 1s\n{topics}\nproducers: [{{topic: t, rate: 1/s, acks: 1}}]\n"
+    ground = Ground(scenario=parse_scenario(text), profile=profile, lasting=("t",))
+    assert FAULTS["break-disk"].is_possible(ground) is may
 
 
 def test_what_a_healed_network_still_loses_leaves_the_cluster_able_to_agree() -> None:
