@@ -118,6 +118,8 @@ class Roles:
             registration = self._context.metadata.image.partition(topic_partition)
             if registration is not None:
                 self.apply(now_ms, registration)
+        for name in delta.changed_configs:
+            self._commit_by_new_config(now_ms, name)
 
     def apply(self, now_ms: int, registration: PartitionRegistration) -> None:
         """Applies the role that `registration` says. A disk that fails takes only its own replicas offline.
@@ -209,6 +211,13 @@ class Roles:
                 replica.log.update_config(config)
                 self._flushes.on_new_role(replica)
                 self._context.touch(replica.topic_partition)
+
+    def _commit_by_new_config(self, now_ms: int, name: str) -> None:
+        """Raises the high watermarks that `min.insync.replicas` has held back: the next append may be far away."""
+        for number in self._context.metadata.image.topics[name].partitions:
+            replica = self._context.replicas.get(TopicPartition(name, number))
+            if replica is not None:
+                self._context.advance_high_watermark(replica, now_ms)
 
     def become_leader(self, now_ms: int, replica: Replica, registration: PartitionRegistration) -> None:
         """Makes the replica the leader: fetching ends and the epoch is noted before anything is appended (ROL-2).

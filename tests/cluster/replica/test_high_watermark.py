@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import AlterPartitionRequest
+from cluster.core.metadata.records import TopicConfigRecord
 from tests.cluster.replica.setup import NO_CONFIGS, Setup, observed, only_sent
 
 
@@ -93,6 +94,14 @@ def test_hwm3_nothing_is_committed_by_fewer_than_min_insync_replicas() -> None:
     assert setup.high_watermark == 0
     setup.place(leader=1, isr=(1, 2), partition_epoch=1)
     setup.fetch(2, 10)
+    assert setup.high_watermark == 10
+
+
+def test_hwm5_a_lower_min_insync_replicas_commits_what_it_has_held_back() -> None:
+    """No append need follow: a producer that waits is answered, and its consumers read."""
+    setup = leading(isr=(1,), configs={"min.insync.replicas": "2"})
+    assert setup.high_watermark == 0
+    setup.replay(TopicConfigRecord(topic="t", configs=(("min.insync.replicas", "1"),)))
     assert setup.high_watermark == 10
 
 
