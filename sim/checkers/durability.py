@@ -90,18 +90,17 @@ class CheckpointsAreOfTheLog(Checker):
         return self._judge(partition, sighting.broker, sighting.offset, 0)
 
     def _on_marks_kept(self, partition: PartitionGhost, sighting: MarksKept) -> str | None:
-        image = partition.image(sighting.broker)
-        held = sighting.held_high_watermark
-        # A look-up moves it down to the begin of its batch (RD11).
-        inside = image.chain.covering(held)
-        most = held if inside is None else inside.next_offset
-        is_sound = sighting.high_watermark <= most and sighting.log_start <= sighting.held_log_start
+        image, most = partition.image(sighting.broker), sighting.most_high_watermark
+        # A look-up moves the high watermark down to the begin of its batch (RD11).
+        inside = image.chain.covering(most)
+        most = most if inside is None else inside.next_offset
+        is_sound = sighting.high_watermark <= most and sighting.log_start <= sighting.most_log_start
         if is_sound or image.damage or image.cache_damage:
             return None
         return (
-            f"{partition.name}: broker {sighting.broker} has cut its log and gone on with high watermark {held} and "
-            f"log start {sighting.held_log_start}; its checkpoints have {sighting.high_watermark} and "
-            f"{sighting.log_start}"
+            f"{partition.name}: a cut has lowered the marks of broker {sighting.broker}, and its log goes on; its "
+            f"checkpoints have {sighting.high_watermark} and {sighting.log_start}, and may have up to {most} and "
+            f"{sighting.most_log_start}"
         )
 
     def _judge(self, partition: PartitionGhost, broker: int, checkpointed: int, left_end: int) -> str | None:

@@ -356,17 +356,17 @@ class AppendedAfterCut(NamedTuple):
 
 
 class MarksKept(NamedTuple):
-    """The marks of a log that was cut and has gone on, in the checkpoints on its broker's disk and in the broker.
+    """The marks that the checkpoints have of a log whose marks a cut has lowered, and the greatest that they may have.
 
-    Shown at the first append after a cut, and each time that a job has written the checkpoints since.
+    Shown at the first append after the cut, and each time that a job has written the checkpoints since.
     """
 
     broker: int
     partition: str
     high_watermark: int
     log_start: int
-    held_high_watermark: int
-    held_log_start: int
+    most_high_watermark: int
+    most_log_start: int
 
 
 class StoppedCleanly(NamedTuple):

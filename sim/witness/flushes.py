@@ -7,6 +7,7 @@ from typing import final
 
 from cluster.core.broker.broker import Broker
 from cluster.core.messages import FetchRequest, TopicPartition
+from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury
 from sim.checkers.sightings import AppendedAfterCut, FlushNoted, MarksKept
 from sim.hosts.shell import Shell
@@ -23,14 +24,18 @@ class FlushWitness:
         self._shown: dict[tuple[int, int, str], int] = {}
         # By broker and partition: the lowest offset to which the log was cut since its last append.
         self._cuts: dict[tuple[int, str], int] = {}
-        # The logs that were cut in the present life of their broker, and have gone on.
-        self._went_on: dict[tuple[int, str], None] = {}
+        # By broker and partition: the last cut of its log, if that has lowered its high watermark or log start.
+        self._lowered: dict[tuple[int, str], int] = {}
         # By broker: the version of its disk's names when the checkpoints were looked at last.
         self._versions: dict[int, int] = {}
 
-    def on_cut(self, broker: int, partition: str, to_offset: int) -> None:
-        """Note a cut of a log of a running broker."""
+    def on_cut(self, broker: int, partition: str, to_offset: int, *, lowers_marks: bool = False) -> None:
+        """Note a cut of a log of a running broker; `lowers_marks` as the log says it until its checkpoints know it."""
         assert to_offset >= 0, (broker, partition, to_offset)
+        # A follower may adopt a lower one from its leader, too: no checkpoint is written for that, in Kafka neither.
+        self._lowered.pop((broker, partition), None)
+        if lowers_marks:
+            self._lowered[broker, partition] = to_offset
         self._cuts[broker, partition] = min(to_offset, self._cuts.get((broker, partition), to_offset))
 
     def on_appended(self, broker: int, core: object, partition: str) -> None:
@@ -44,8 +49,8 @@ class FlushWitness:
             point = self._logs.recovery_point(broker, topic_partition)
             flushed = replica.log.local.recovery_point
             self._jury.see(AppendedAfterCut(broker, partition, cut, point, flushed))
-            self._went_on[broker, partition] = None
-            self._look_at_marks(broker, core, partition)
+            if (broker, partition) in self._lowered:
+                self._look_at_marks(broker, replica, partition, replica.log.high_watermark)
 
     def on_job_done(self, broker: int, core: Broker) -> None:
         """Show what the checkpoints have of the logs that were cut, if a job may have written them."""
@@ -53,24 +58,26 @@ class FlushWitness:
         if disk.deceives or self._versions.get(broker) == disk.names_version:
             return
         self._versions[broker] = disk.names_version
-        for number, partition in self._went_on:
-            if number == broker and (broker, partition) not in self._cuts:
-                self._look_at_marks(broker, core, partition)
+        for number, partition in self._lowered:
+            replica = core.replicas().get(self._names[partition]) if number == broker else None
+            if replica is not None and (broker, partition) not in self._cuts:
+                # Since then it may have been higher than it is now.
+                self._look_at_marks(broker, replica, partition, replica.log.log_end_offset)
 
-    def _look_at_marks(self, broker: int, core: Broker, partition: str) -> None:
-        topic_partition = self._names[partition]
-        replica = core.replicas().get(topic_partition)
-        if replica is None or not self._logs.lives.is_present(broker, partition):
+    def _look_at_marks(self, broker: int, replica: Replica, partition: str, most: int) -> None:
+        if not self._logs.lives.is_present(broker, partition):
             return
-        marks = replica.log.marks
+        topic_partition = self._names[partition]
         high_watermark = self._logs.high_watermark(broker, topic_partition)
         log_start = self._logs.log_start(broker, topic_partition)
-        held = (marks.high_watermark, marks.log_start_offset)
-        self._jury.see(MarksKept(broker, partition, high_watermark, log_start, *held))
+        most = max(most, self._lowered[broker, partition])
+        self._jury.see(
+            MarksKept(broker, partition, high_watermark, log_start, most, replica.log.log_start_offset)
+        )
 
     def on_died(self, broker: int) -> None:
         """Forget the cuts of the broker's logs: a start looks at the checkpoint before it appends."""
-        for cuts in (self._cuts, self._went_on):
+        for cuts in (self._cuts, self._lowered):
             for key in [each for each in cuts if each[0] == broker]:
                 del cuts[key]
 

@@ -256,7 +256,8 @@ class Witness:
         replica = core.replicas().get(self._names[partition]) if isinstance(core, Broker) else None
         if replica is not None and replica.log.online.reason is None:
             self._open_logs.on_cut(node.node_id, replica, reader)
-        self.flushes.on_cut(node.node_id, partition, to_offset)
+        lowers_marks = replica is not None and replica.log.marks.are_lowered
+        self.flushes.on_cut(node.node_id, partition, to_offset, lowers_marks=lowers_marks)
         self._logs.on_cut(node.node_id, partition, to_offset)
         self.jury.see(Truncated(node.node_id, partition, to_offset, int(values["leader_epoch"])))
         start = reader.base_offset()

@@ -82,7 +82,7 @@ GOOD: dict[str, list[Sighting]] = {
         BecameFollower(2, P, 2, 1),
         Acknowledged(2, P, 4, 4, -1, (), 1),
     ],
-    "a log that was cut goes on with checkpoints of what it holds, or of the batch where it looked its mark up": [
+    "a log whose marks were cut goes on with checkpoints of what it may have, or of the batch of that": [
         *QUIET,
         MarksKept(2, P, 3, -1, 3, 0),
         MarksKept(2, P, 2, 0, 3, 0),

@@ -44,7 +44,7 @@ def cut_and_go_on(run: Run) -> PreparedCheckpoint:
     prepared = manager.prepare_checkpoint()
     high_watermark = replica.log.high_watermark
     replica.log.truncate_to(high_watermark - 5, now_ms=node.clock.now_ms())
-    run.witness.flushes.on_cut(1, "t-0", high_watermark - 5)
+    run.witness.flushes.on_cut(1, "t-0", high_watermark - 5, lowers_marks=replica.log.marks.are_lowered)
     run.world.run_to(run.world.now_us + 60_000)
     assert high_watermark - 5 < replica.log.log_end_offset < high_watermark
     prepared()
@@ -65,6 +65,17 @@ def test_rt16_a_job_that_was_under_way_does_not_raise_the_marks_that_a_cut_has_l
     run.witness.flushes.on_job_done(1, node.core)
     found = [each.checker for each in run.jury.violations[before:]]
     assert found == ["checkpoint-offsets"] * is_adopted
+
+
+def test_a_cut_that_lowers_no_mark_asks_for_no_checkpoint(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that has adopted a lower high watermark of its leader has the higher one in its checkpoint."""
+    monkeypatch.setattr(LogManager, "_write_lowered_marks", lambda self: None)
+    _, replica, _ = parts_of(run)
+    cut_and_go_on(run)
+    before = len(run.jury.violations)
+    run.witness.flushes.on_cut(1, "t-0", replica.log.log_end_offset)
+    run.world.run_to(run.world.now_us + 60_000)
+    assert "checkpoint-offsets" not in [each.checker for each in run.jury.violations[before:]]
 
 
 def test_rt16_the_first_append_after_a_cut_writes_the_lowered_marks(
