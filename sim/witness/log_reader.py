@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import final
 
 from sim.checkers.chain import Mark, counted
@@ -21,6 +21,7 @@ _LOG_OVERHEAD = 12
 NO_LAST = 1 << 63
 # More than any segment has.
 _ALL = 1 << 31
+_LOG, _SWAP, _CLEANED = ".log", ".swap", ".cleaned"
 # Names of no directory.
 _UNKNOWN: tuple[object, int] = (None, -1)
 # A multiple of the size of an entry.
@@ -106,7 +107,7 @@ class LogReader:
         """Read the files after the present one, up to the first damage. Returns the marks of their batches."""
         found: list[Mark] = []
         for path in self._paths():
-            if path > self._path and not self.unsound:
+            if path > self._path and not self.unsound and not self._is_replaced(path):
                 self._begin_file(path)
                 found += self._read_file(path, check)
         self._last_names = _UNKNOWN if self.unsound else self._names()
@@ -117,7 +118,7 @@ class LogReader:
         seen_end = self._end
         self._forget()
         for path in self._paths():
-            if not self._is_at(seen_end):
+            if not self._is_at(seen_end) and not self._is_replaced(path):
                 self._begin_file(path)
                 self._read_file(path, False, seen_end)
         assert self._end <= seen_end, (self.directory, self._end, seen_end)
@@ -168,9 +169,13 @@ class LogReader:
         if self._listed_names != present:
             file_system = self._eye.file_system
             names = file_system.list(self.directory) if file_system.exists(self.directory) else []
-            paths = [join(self.directory, name) for name in names if name.endswith(".log")]
+            paths = [join(self.directory, name) for name in _segment_names(names)]
             self._listed_paths, self._listed_names = tuple(paths), present
         return self._listed_paths
+
+    def _is_replaced(self, path: str) -> bool:
+        """Whether the present file is a swap that takes the place of the segment at `path`, too: it goes further."""
+        return self._path.endswith(_SWAP) and bool(self.places) and _base_of(path) < self._end
 
     def base_offset(self) -> int:
         """Returns the base offset of the first segment, 0 if there is none: the records before it were deleted."""
@@ -337,7 +342,7 @@ class LogReader:
 
     def _durable_bytes(self, path: str) -> bytes | None:
         """Returns the durable bytes of a file, also where the last rename of a compaction is not durable yet."""
-        for name in (path, f"{path}.swap"):
+        for name in (path, path + _SWAP):
             try:
                 return self._eye.disk.durable_bytes(name)
             except FileNotFoundError:
@@ -366,7 +371,22 @@ def _base_offset_of(place: Place) -> int:
 
 def _base_of(path: str) -> int:
     """Returns the base offset in a segment's name."""
-    return int(path.rpartition("/")[2].removesuffix(".log"))
+    return int(path.rpartition("/")[2].partition(".")[0])
+
+
+def _segment_names(names: Sequence[str]) -> list[str]:
+    """Returns the names of the segments that a start finds in a directory of `names`.
+
+    A process that died while a compaction replaced segments leaves new ones under the name of a swap. The next start
+    makes them live, but undoes all of them if one is not complete (LL28).
+    """
+    undoes = any(name.endswith(_CLEANED) for name in names)
+    return [
+        name
+        for name in names
+        if name.endswith(_LOG)
+        or (name.endswith(_LOG + _SWAP) and not undoes and name.removesuffix(_SWAP) not in names)
+    ]
 
 
 def _look(data: bytes, position: int, check: bool) -> tuple[tuple[int, ...], str]:

@@ -107,6 +107,33 @@ def test_batches_that_have_moved_to_another_file_are_found_there() -> None:
     assert [place.mark.base_offset for place in log.reader.places] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ((), [3, 4]),
+        # The next start deletes old segments in the place of the new one, and keeps what it was made of while it lives.
+        (((2, "", 2, 3),), [3, 4]),
+        (((1, "", 1, 2, 3),), [1, 2, 3, 4]),
+        # One that is not complete makes it undo all.
+        (((0, ".cleaned", 3), (2, "", 2, 3)), [2, 3, 4]),
+    ],
+)
+def test_ll28_a_segment_that_waits_as_a_swap_is_one_of_the_log(
+    others: tuple[tuple[int, str, *tuple[int, ...]], ...], expected: list[int]
+) -> None:
+    log = Log(is_compacted=True)
+    log.append(1, batch(3), name=".swap")
+    log.append(4, batch(4))
+    for base_offset, name, *offsets in others:
+        log.append(base_offset, *map(batch, offsets), name=name)
+    assert [mark.base_offset for mark in log.reader.read_all()] == expected
+    if not others:
+        assert log.reader.base_offset() == 1
+        log.file_system.rename(f"data/t-0/{1:020d}.log.swap", f"data/t-0/{1:020d}.log")
+        log.append(4, batch(5))
+        assert log.read() == [5]
+
+
 def test_t25_a_cut_within_a_batch_takes_it_whole_and_the_next_one_begins_behind_a_gap() -> None:
     log = Log()
     two = build_batch(
