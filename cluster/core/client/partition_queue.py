@@ -35,7 +35,7 @@ class PartitionQueue:
         self._acked_end_offset = -1
         self._next_ordinal = 0
         # The least number of a batch of this identity that is not in the log and will not be: no batch after it can be
-        # appended without a new producer epoch.
+        # appended without a new producer epoch, except after one that a leader without the producer's state accepted.
         self._refused_number: int | None = None
         # A batch that was given up may be in the log.
         self.is_unresolved = False
@@ -164,10 +164,13 @@ class PartitionQueue:
         return base_offset - self._acked_end_offset - between
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Queues a batch again, by its number: before all that came after it."""
+        """Queues a batch again, by its number: before all that came after it.
+
+        Those that keep their sequences come first: the others wait for a new epoch, and so for the outcomes of these.
+        """
         assert not batch.is_done, batch.number
-        position = 0
-        while position < len(self.queue) and self.queue[position].number < batch.number:
+        position, place = 0, _place(batch)
+        while position < len(self.queue) and _place(self.queue[position]) < place:
             position += 1
         following = self.queue[position].number if position < len(self.queue) else None
         assert following != batch.number, batch.number
@@ -179,7 +182,7 @@ class PartitionQueue:
             return
         if batch.may_be_appended:
             self.is_unresolved = True
-        elif self._refused_number is None or batch.number < self._refused_number:
+        elif self._refused_number is None or batch.number < self._refused_number or self._is_passed:
             self._refused_number = batch.number
 
     @property
@@ -190,9 +193,17 @@ class PartitionQueue:
     def is_cut_off(self, batch: ProducerBatch) -> bool:
         """Whether an earlier batch of the identity was refused for certain.
 
-        Then no copy of this one, however late, can be appended: its leader misses a predecessor for good.
+        Then no copy of this one, however late, can be appended: its leader misses a predecessor for good. But a leader
+        that has lost all records of the producer takes any sequence, and those that follow it.
         """
-        return self._refused_number is not None and batch.number > self._refused_number
+        if self._refused_number is None or batch.number <= self._refused_number:
+            return False
+        return not (self._is_passed and batch.number > self._last_acked_number)
+
+    @property
+    def _is_passed(self) -> bool:
+        """Whether a batch was accepted after the one that was refused for certain."""
+        return self._refused_number is not None and self._last_acked_number > self._refused_number
 
     def is_old_news(self, batch: ProducerBatch) -> bool:
         """Whether an answer that the leader misses a predecessor may be out of date.
@@ -219,10 +230,11 @@ class PartitionQueue:
 
     def unsequence_cut_off(self) -> None:
         """Takes the sequences away from the queued batches after one that was refused for certain."""
-        if self.has_gap:
-            for batch in self.queue:
-                if batch.is_sequenced and self.is_cut_off(batch):
-                    batch.unsequence()
+        cut_off = [batch for batch in self.queue if batch.is_sequenced and self.is_cut_off(batch)]
+        for batch in cut_off:
+            batch.unsequence()
+        if cut_off:
+            self.queue = deque(sorted(self.queue, key=_place))
 
     @property
     def is_complete(self) -> bool:
@@ -245,6 +257,11 @@ class PartitionQueue:
 
 def _number(batch: ProducerBatch) -> int:
     return batch.number
+
+
+def _place(batch: ProducerBatch) -> tuple[bool, int]:
+    """Returns what puts the batches that wait in their order."""
+    return not batch.is_sequenced, batch.number
 
 
 def _distance(earlier: int, later: int) -> int:

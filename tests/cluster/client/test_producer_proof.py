@@ -188,6 +188,44 @@ def test_batch_whose_acknowledged_predecessor_the_leader_lost_gets_a_new_epoch()
     assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (1, 0)
 
 
+@pytest.mark.parametrize("refused_comes", ["before", "after"])
+def test_batches_after_one_that_a_leader_without_state_has_accepted_keep_their_sequences(
+    refused_comes: str,
+) -> None:
+    """A leader that lost its log takes any sequence: what follows that one may be appended, whatever came before."""
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second, third = in_flight(producer, 3)
+    refusal = failed(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    answers = [refusal, accepted(second, 0)] if refused_comes == "before" else [accepted(second, 0), refusal]
+    overtaken = failed(third, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    effects = [each for answer in (*answers, overtaken) for each in producer.step(0, answer)]
+    (again,) = produced([*effects, *producer.flush(1000, 1)])
+    assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (0, 3)
+    # Only then the one that was refused for certain, in a new epoch.
+    (again,) = produced(producer.step(1000, accepted(again, 1)))
+    assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (1, 0)
+    told = delivered(producer.step(1000, accepted(again, 2)))
+    assert [(each.ticket, each.error) for each in told] == [(0, ErrorCode.NONE)]
+
+
+def test_a_later_refusal_cuts_off_what_follows_it_where_an_earlier_one_does_not() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second, third, fourth = in_flight(producer, 4)
+    producer.step(0, failed(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    producer.step(0, accepted(second, 0))
+    producer.step(0, failed(third, ErrorCode.INVALID_RECORD))
+    effects = producer.step(0, failed(fourth, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    (again,) = produced([*effects, *producer.flush(1000, 1)])
+    assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (1, 0)
+    # The order of sending, after what was lost.
+    (last,) = produced(producer.step(1000, accepted(again, 1)))
+    assert (batch_of(last).producer_epoch, batch_of(last).base_sequence) == (1, 1)
+    told = delivered(producer.step(1000, accepted(last, 2)))
+    assert [each.ticket for each in told] == [3]
+
+
 def test_refused_batch_leaves_the_ones_before_it_their_sequences() -> None:
     producer, _ = ready_producer()
     proven(producer)
