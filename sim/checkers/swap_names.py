@@ -1,12 +1,13 @@
-"""The names of segments that replace others: each step of a replacement begins once the one before it is durable."""
+"""The names of segments, of those that replace others too: each step begins once the one before it is durable."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 NAME = "swap-names"
-CLEANED, _SWAP, _DELETED = ".cleaned", ".swap", ".deleted"
-_LIVE = (".log", ".index", ".timeindex", ".txnindex")
+ROLL_NAME = "roll-order"
+CLEANED, _SWAP, _DELETED, LOG = ".cleaned", ".swap", ".deleted", ".log"
+_LIVE = (LOG, ".index", ".timeindex", ".txnindex")
 # The ends of the names that are judged.
 JUDGED = (CLEANED, _SWAP, *_LIVE)
 # A change of names that is not durable yet: the name that is removed and the one that is added, empty for none.
@@ -35,6 +36,20 @@ def swap_finding(verb: str, name: str, pending: Iterable[Change], names: Iterabl
         if is_too_early:
             change = f"{before or 'nothing'} became {after or 'nothing'}"
             return f"{verb} of {name}, although it is not durable that {change}"
+    return ""
+
+
+def roll_finding(name: str, pending: Iterable[Change], unsynced: Iterable[str]) -> str:
+    """Returns why the new segment called `name` is made too early; empty if it is not.
+
+    `pending` are the changes of names in its directory, `unsynced` the other segments whose bytes are not all durable.
+    A power loss could keep the new segment and lose the end of the one before it: a hole that no start can see (RO3).
+    """
+    for other in unsynced:
+        return f"{name} is made, although {other} is not synced"
+    for _, after in pending:
+        if after.endswith(LOG) and after != name:
+            return f"{name} is made, although the name {after} is not durable"
     return ""
 
 

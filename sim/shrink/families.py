@@ -30,7 +30,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
     frozenset(
         {
             "recovery", "recovery-point", "checkpoint-offsets", "flushed-durable", "clean-stop", "log-shape",
-            "replicas-agree", "index-entries", "verified-logs", "failed-disks", "twin-logs",
+            "replicas-agree", "index-entries", "verified-logs", "failed-disks", "twin-logs", "roll-order",
         }
     ),
     # Decisions of the controller, and who obeys them.

@@ -1,4 +1,4 @@
-"""Shows the checker of replaced segments each change of a name on the disks of the brokers."""
+"""Shows the checkers of the names of segments each change of a name on the disks of the brokers."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import partial
 from typing import final
 
 from sim.checkers.base import Jury
-from sim.checkers.swap_names import CLEANED, JUDGED, NAME, swap_finding
+from sim.checkers.swap_names import CLEANED, JUDGED, LOG, NAME, ROLL_NAME, roll_finding, swap_finding
 from sim.disk import SimDisk
 from sim.witness.log_reader import DiskEye
-from storage.disk.filesystem import basename, dirname
+from storage.disk.filesystem import basename, dirname, join
 
 
 @final
@@ -23,6 +23,8 @@ class SwapNames:
             disk.observer = partial(self._on_call, broker, DiskEye(disk))
 
     def _on_call(self, broker: int, eye: DiskEye, verb: str, path: str) -> None:
+        if verb == "create" and path.endswith(LOG):
+            self._on_new_segment(broker, eye, dirname(path), basename(path))
         if verb not in ("rename", "unlink") or not path.endswith(JUDGED):
             return
         directory, name = dirname(path), basename(path)
@@ -33,3 +35,13 @@ class SwapNames:
         names = eye.file_system.list(directory) if name.endswith(CLEANED) else ()
         if what := swap_finding(verb, name, pending, names):
             self._jury.report(NAME, f"{basename(directory)}: broker {broker}: {what}")
+
+    def _on_new_segment(self, broker: int, eye: DiskEye, directory: str, name: str) -> None:
+        """Judge the begin of a segment; a disk that has lied about a sync excuses the broker."""
+        disk = eye.disk
+        if disk.has_deceived or disk.has_lost_writes:
+            return
+        others = [each for each in eye.file_system.list(directory) if each.endswith(LOG)]
+        unsynced = [each for each in others if not disk.is_synced(join(directory, each))]
+        if what := roll_finding(name, disk.pending_changes_in(directory), unsynced):
+            self._jury.report(ROLL_NAME, f"{basename(directory)}: broker {broker}: {what}")

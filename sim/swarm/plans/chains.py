@@ -341,11 +341,18 @@ def _compacts_in_several(ground: Ground) -> bool:
 def _cut_at_work(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a leader that learns a moment late that another one leads, while a slow job is at work on its log.
 
-    Clients go on sending to it as long as the controller does not reach it, so its log is cut then.
+    Clients go on sending to it as long as the controller does not reach it, so its log is cut then. Where jobs are slow
+    a leader is elected late, and the first records come later still.
     """
     partition = ground.partition(choices, lasting=True)
-    lasting_ms = setting(ground, SESSION) + choices.pick((50, 200, 500, 900), "longer")
-    return [{"cut": f"leader({partition}) <-> controller", "for": f"{lasting_ms}ms"}]
+    lasting_ms = setting(ground, SESSION) + choices.pick((200, 500, 900), "longer")
+    return [
+        {"within": "3s", "pick": f"leader({partition})", "as": "W"},
+        {
+            "when": f"after-ack({partition}) >= 10", "within": "3s",
+            "cut": "W <-> controller", "for": f"{lasting_ms}ms",
+        },
+    ]  # fmt: skip
 
 
 def _damaged_news(ground: Ground, choices: Choices) -> list[Part]:

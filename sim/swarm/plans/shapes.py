@@ -50,7 +50,7 @@ _ALLOWED_PERCENT = 30
 # Leaders whose logs are cut while a slow job is at work on them, and nothing else. In so many of a hundred seeds of
 # nothing but chains.
 AT_WORK = Shape(name="at-work", weights={"work": 100}, others=0, most=3)
-_AT_WORK_PERCENT = 17
+_AT_WORK_PERCENT = 24
 
 
 def draw_shape(

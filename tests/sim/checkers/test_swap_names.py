@@ -6,11 +6,12 @@ import pytest
 
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
-from sim.checkers.swap_names import NAME, swap_finding
+from sim.checkers.swap_names import NAME, ROLL_NAME, roll_finding, swap_finding
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from sim.witness.swap_names import SwapNames
 from storage.config import LogConfig
+from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from storage.segment.replace import create_cleaned_segment, replace_segments
 from storage.segment.segment import LogSegment
@@ -66,10 +67,10 @@ def violations(left_out: int) -> list[str]:
     files.files.make_directory("t-0")
     config, segments = LogConfig(), LogSegments()
     bases = (0, 7)
-    old = [LogSegment.open(files, "t-0", base, config, 0) for base in bases]  # type: ignore[arg-type]
-    for segment in old:
-        segments.add(segment)
-    files.files.sync_directory("t-0")
+    for base in bases:
+        segments.add(LogSegment.open(files, "t-0", base, config, 0))  # type: ignore[arg-type]
+        files.files.sync_directory("t-0")
+    old = list(segments)
     new = [create_cleaned_segment(files, "t-0", base, config, 0) for base in bases]  # type: ignore[arg-type]
     files.left_out, files.count = left_out, 0
     replace_segments(files, "t-0", segments, new, old)  # type: ignore[arg-type]
@@ -85,3 +86,39 @@ def test_ll28_a_replacement_without_one_of_its_syncs_is_found(left_out: int) -> 
 def test_ll28_a_replacement_with_all_that_it_relies_on_is_not(left_out: int) -> None:
     # The last sync is followed by no step that relies on it.
     assert violations(left_out) == []
+
+
+@pytest.mark.parametrize(
+    ("pending", "unsynced", "is_wrong"),
+    [
+        ((), (), False),
+        ((), (f"{OLD}.log",), True),
+        ((("", f"{OLD}.log"),), (), True),
+        # Indexes are made again from the log.
+        ((("", f"{OLD}.index"),), (), False),
+        ((("", f"{NEW}.log"),), (), False),
+    ],
+)
+def test_ro3_a_segment_is_made_once_what_is_before_it_is_durable(
+    pending: tuple[tuple[str, str], ...], unsynced: tuple[str, ...], is_wrong: bool
+) -> None:
+    assert bool(roll_finding(f"{NEW}.log", pending, unsynced)) is is_wrong
+
+
+@pytest.mark.parametrize("state", ["synced", "unsynced", "unnamed", "deceived"])
+def test_ro3_a_new_segment_beside_one_that_is_not_durable_is_found(state: str) -> None:
+    disk = SimDisk(Draws(1), lambda: 0)
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    SwapNames(jury, {1: disk})
+    files = disk.file_system(Life("broker"))
+    files.make_directory("t-0")
+    file = files.open(f"t-0/{OLD}.log", OpenMode.CREATE)
+    file.append(b"records")
+    if state == "deceived":
+        disk.let_syncs_lie(True)
+    if state != "unsynced":
+        file.sync()
+    if state != "unnamed":
+        files.sync_directory("t-0")
+    files.open(f"t-0/{NEW}.log", OpenMode.CREATE)
+    assert [each.checker for each in jury.violations] == [ROLL_NAME] * (state in ("unsynced", "unnamed"))
