@@ -256,7 +256,10 @@ class FollowerProgress:
                 may_rise = True
         # A roll flushes too, in the step of an append; that of a repeated batch is followed by the end of a flush.
         has_flushed = state.flushed_ms != before.flushed_ms and state.own_end_offset > before.own_end_offset
-        return may_rise or has_flushed
+        # What was held back for it may be committed, also where nothing else ever comes.
+        has_eased = state.min_insync_replicas < before.min_insync_replicas
+        has_eased |= before.is_flush_promised and not state.is_flush_promised
+        return may_rise or has_flushed or has_eased
 
     def _follow_replicas(self, account: LeaderAccount, state: LeaderState) -> None:
         """Takes over the assigned replicas: nothing is known of new ones."""

@@ -53,14 +53,13 @@ class PageCache:
         self._draws = draws
         self._numbers = 0
         self._sequence = 0
-        self._lives: list[Life] = []
+        self._lives: dict[Life, None] = {}
         self._locked: list[FileNode] = []
         self._mapped: dict[int, FileNode] = {}
 
     def join(self, life: Life) -> None:
         """Add `life` to those that `crash_process` ends."""
-        if not any(life is known for known in self._lives):
-            self._lives.append(life)
+        self._lives[life] = None
 
     def crash_process(self) -> None:
         """End every life on this disk with its handles, maps, locks and armed faults; the tree stays as it is."""

@@ -50,9 +50,7 @@ class SimDisk:
 
     def names_of(self, path: str) -> tuple[object, int]:
         """Returns what stays equal as long as each name in the directory at `path` names the same file."""
-        node: Node | None = self._cache.root
-        for part in components(path):
-            node = node.entries.get(part) if isinstance(node, DirectoryNode) else None
+        node = self._node_at(path)
         return (node, node.version) if isinstance(node, DirectoryNode) else (None, 0)
 
     @property
@@ -217,8 +215,8 @@ class SimDisk:
 
     def names_in(self, path: str) -> list[str]:
         """Returns the names in a directory, in order, as a process sees them; none if there is no such directory."""
-        eye = self.file_system(Life("eye", sees_through=True))
-        return eye.list(path) if eye.exists(path) else []
+        node = self._node_at(path)
+        return sorted(node.entries) if isinstance(node, DirectoryNode) else []
 
     def synced_bytes(self, path: str) -> int:
         """Returns how many bytes at the start of the file no pending change touches; 0 if there is no such file."""
@@ -248,7 +246,15 @@ class SimDisk:
         self._cache.faults.phantom = Phantom(percent=percent, stray=stray) if percent else None
 
     def _file_at(self, path: str) -> FileNode | None:
-        return self.file_system(Life("eye", sees_through=True)).file_at(path)
+        node = self._node_at(path)
+        return node if isinstance(node, FileNode) else None
+
+    def _node_at(self, path: str) -> Node | None:
+        """Returns what processes see at `path`; None if nothing is there."""
+        node: Node | None = self._cache.root
+        for part in components(path):
+            node = node.entries.get(part) if isinstance(node, DirectoryNode) else None
+        return node
 
     def break_directory(self, path: str) -> None:
         """Let every read and change at or below `path` raise EIO, in this life and later ones, until `mend`."""

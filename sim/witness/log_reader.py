@@ -380,13 +380,11 @@ def _segment_names(names: Sequence[str]) -> list[str]:
     A process that died while a compaction replaced segments leaves new ones under the name of a swap. The next start
     makes them live, but undoes all of them if one is not complete (LL28).
     """
-    undoes = any(name.endswith(_CLEANED) for name in names)
-    return [
-        name
-        for name in names
-        if name.endswith(_LOG)
-        or (name.endswith(_LOG + _SWAP) and not undoes and name.removesuffix(_SWAP) not in names)
-    ]
+    live = [name for name in names if name.endswith(_LOG)]
+    swaps = [name for name in names if name.endswith(_LOG + _SWAP)]
+    if not swaps or any(name.endswith(_CLEANED) for name in names):
+        return live
+    return sorted([*live, *[name for name in swaps if name.removesuffix(_SWAP) not in live]])
 
 
 def _look(data: bytes, position: int, check: bool) -> tuple[tuple[int, ...], str]:

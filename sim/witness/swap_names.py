@@ -41,7 +41,8 @@ class SwapNames:
         disk = eye.disk
         if disk.has_deceived or disk.has_lost_writes:
             return
-        others = [each for each in eye.file_system.list(directory) if each.endswith(LOG)]
-        unsynced = [each for each in others if not disk.is_synced(join(directory, each))]
+        # Those before were the last one once.
+        last = [each for each in eye.file_system.list(directory) if each.endswith(LOG)][-1:]
+        unsynced = [each for each in last if not disk.is_synced(join(directory, each))]
         if what := roll_finding(name, disk.pending_changes_in(directory), unsynced):
             self._jury.report(ROLL_NAME, f"{basename(directory)}: broker {broker}: {what}")

@@ -172,6 +172,10 @@ PASSES: dict[str, Story] = {
         (ALONE[0]._replace(min_insync_replicas=1, high_watermark=4), StepSeen(0, is_new=True)),
     ],
     "or cannot commit, as too few are in sync": [(ALONE[0], StepSeen(0, is_new=True))],
+    "what min.insync.replicas has held back is committed as it is lowered": [
+        ALONE, (ALONE[0]._replace(min_insync_replicas=1, high_watermark=4), StepSeen(20)),
+    ],
+    "or waits for one who has not fetched": [BEGUN, (BEGIN._replace(min_insync_replicas=1), StepSeen(20))],
     "another leader epoch knows nothing": [
         BEGUN, BOTH_FETCHED, (NEXT_EPOCH, StepSeen(30, is_new=True)),
     ],
@@ -292,6 +296,14 @@ FAILS: dict[str, tuple[str, Story]] = {
         "high-watermark-due",
         [BEGUN, BOTH_FETCHED, (WAITS_FOR_3, StepSeen(20, [CountedFetch(2, 6, 7)])),
          (WAITS_FOR_3._replace(joiners=NOBODY), StepSeen(30, refused_joiner=True))],
+    ),
+    "the high watermark does not rise with a lower min.insync.replicas": (
+        "high-watermark-due", [ALONE, (ALONE[0]._replace(min_insync_replicas=1), StepSeen(20))],
+    ),
+    "the high watermark does not rise where no flush is promised any more": (
+        "high-watermark-due",
+        [BEGUN, (BOTH_AT_4._replace(own_end_offset=3, high_watermark=3), BOTH_FETCHED[1]),
+         (BOTH_AT_4._replace(high_watermark=3, is_flush_promised=False), StepSeen(20))],
     ),
     "the high watermark does not rise with a smaller ISR": (
         "high-watermark-due",
