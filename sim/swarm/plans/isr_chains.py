@@ -6,7 +6,7 @@ from sim.scenario.settings import SETTINGS
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.disks import end_of
 from sim.swarm.plans.ground import DOWN_MS, Fault, Ground, chain, has_followers
-from sim.swarm.plans.topics import UNCLEAN
+from sim.swarm.plans.topics import MIN_IN_SYNC, UNCLEAN
 
 _LAG = "replica.lag.time.max.ms"
 SESSION = "broker.session.timeout.ms"
@@ -218,6 +218,21 @@ def _held_stop(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _eased(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a partition of which nothing is committed, as one replica is away, until its topic asks for fewer."""
+    partition = ground.partition(choices, lasting=True)
+    topic, replicas = partition.rpartition("/")[0], ground.replicas(partition)
+    session_ms = setting(ground, SESSION)
+    all_of_them: Part = {MIN_IN_SYNC: replicas}
+    before = ground.scenario.topics[topic].config.get(MIN_IN_SYNC, 1)
+    return [
+        {"alter_topic": topic, "config": all_of_them},
+        {"at": "+100ms", "kill": f"follower({partition})", "down": f"{session_ms + 2_500}ms"},
+        {"when": f"isr({partition}) < {replicas}", "within": f"{session_ms + 2_000}ms"}
+        | {"alter_topic": topic, "config": {MIN_IN_SYNC: before}},
+    ]
+
+
 def may_be_unclean(ground: Ground) -> bool:
     """Whether a step may allow unclean elections: losses are excused, and there are followers to lose."""
     return ground.profile.excuses and has_followers(ground)
@@ -236,6 +251,7 @@ ISR_CHAINS: tuple[Fault, ...] = (
     chain("held-proposal", _held_proposal, possible=has_followers, percent=100, most=4, lasts_ms=4_500),
     chain("last-log-fails", _last_log_fails, possible=_has_directories, percent=60, most=4, lasts_ms=4_000),
     chain("log-fails", _log_fails, possible=_has_directories, percent=60, most=4),
+    chain("eased", _eased, possible=has_followers, most=1, lasts_ms=4_500),
     chain("held-stop", _held_stop, possible=has_followers, lasts_ms=3_500),
     Fault(
         name="allowed-late",
