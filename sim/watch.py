@@ -35,6 +35,7 @@ from cluster.core.messages import (
     ResponseBody,
     TopicPartition,
 )
+from cluster.core.metadata.snapshots import SNAPSHOT_SUFFIX
 from sim.checkers.adopted_marks import AdoptedMarks
 from sim.checkers.append_order import AppendOrder
 from sim.checkers.bootstraps import BootstrapsInTurn
@@ -44,6 +45,7 @@ from sim.checkers.client_sends import ClientSends
 from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.due_compaction import DueCompaction
 from sim.checkers.due_retention import DueRetention
+from sim.checkers.due_snapshots import DueSnapshots
 from sim.checkers.failed_disks import FailedDisks
 from sim.checkers.fetch_order import FetchOrder
 from sim.checkers.forwarding import FORWARDED, ForwardedRequests
@@ -114,6 +116,7 @@ class Watch:
         self._idle_brokers = IdleBrokers(witness.jury)
         self._retention = DueRetention(witness.jury)
         self._compaction = DueCompaction(witness.jury)
+        self._snapshots = DueSnapshots(witness.jury)
         self._renumbering = Renumbering(witness.jury)
         self._unanswered = unanswered
         self._forwarding = ForwardedRequests(witness.jury)
@@ -241,12 +244,7 @@ class Watch:
                     # From here on the broker closes its logs, and has forgotten its calls.
                     self._proposals.on_end(shell.node_id)
         elif isinstance(core, Controller):
-            self._stops.on_step(events, effects, core.pending_image)
-            self._observers.on_step(events, effects, core.log.committed_offset)
-            self._sessions.on_step(shell.clock.now_ms(), events, effects, core.pending_image)
-            self._topics.on_step(events, effects, core.pending_image, core.config)
-            self._witness.controller.on_step(events, effects, core.pending_image)
-            self._late_proposals.on_step(events, effects)
+            self._look_at_controller(shell, core, events, effects)
         elif isinstance(core, CLIENT_CORES):
             client, now_ms = (shell.name, shell.life_number), shell.clock.now_ms()
             if is_answer:
@@ -255,6 +253,22 @@ class Watch:
                 self._sends.on_step(client, events, now_ms + core.config.retry_backoff_ms, paused)
                 self._renumbering.on_step(client, events)
             self._idle.on_step(client, core, now_ms, events, effects)
+
+    def _look_at_controller(
+        self, shell: Shell, core: Controller, events: Sequence[Event], effects: Sequence[object]
+    ) -> None:
+        """Show what the controller took in a step and what came of it, unless its disk has failed in the step."""
+        if any(type(effect) is Stop and effect.reason != "shutdown" for effect in effects):
+            # What is not on the disk is dropped, and nobody is answered.
+            return
+        self._stops.on_step(events, effects, core.pending_image)
+        self._observers.on_step(events, effects, core.log.committed_offset)
+        self._sessions.on_step(shell.clock.now_ms(), events, effects, core.pending_image)
+        self._topics.on_step(events, effects, core.pending_image, core.config)
+        self._witness.controller.on_step(events, effects, core.pending_image)
+        self._late_proposals.on_step(events, effects)
+        is_stopping = isinstance(shell, Node) and shell.is_stopping
+        self._snapshots.on_step(core, events, effects, is_stopping=is_stopping)
 
     def _look_at_disk(self, node: Node, core: Broker, effects: Sequence[object]) -> None:
         """Show which directories a broker goes on with, once it knows what its calls have met."""
@@ -436,6 +450,7 @@ class Watch:
             self._observers.on_died()
             self._witness.controller.on_died()
             self._late_proposals.on_died()
+            self._snapshots.on_died()
         self._proposals.on_end(shell.node_id)
         self._forwarding.on_end(shell.node_id)
         self._unanswered.on_end(shell.name)
@@ -458,10 +473,15 @@ def _known_epoch(core: ProducerCore | ConsumerCore, topic_partition: TopicPartit
 
 
 def _is_without_disk(shell: Shell) -> bool:
-    """Whether every log directory has failed, or could not be made: such a broker has nothing to serve, and ends."""
+    """Whether every log directory has failed, or could not be made: such a broker has nothing to serve, and ends.
+
+    The controller ends with the first error of its disk, unless a snapshot could not be written: the log has it all.
+    """
     if not isinstance(shell, Node):
         return False
     disk = shell.disk
+    if shell.node_id == CONTROLLER_ID:
+        return any(SNAPSHOT_SUFFIX not in path for path in disk.errors)
     return all(
         disk.breaks(each) or disk.refused(each) or disk.refused(dirname(each)) for each in shell.directories
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final, final
 
+from cluster.core.metadata.snapshots import SNAPSHOT_SUFFIX
 from sim.disk import SimDisk
 from sim.disk.faults import MUTATING, READ_OR_MUTATE
 from sim.faults.nodes import WIPED, NodeFaults
@@ -31,6 +32,7 @@ _WRITTEN_BY_JOBS: Final[Mapping[SyncedFile, str]] = {
     "cleaned": CLEANED_SUFFIX,
     "checkpoint": "-checkpoint.job.tmp",
     "snapshot": UNFINISHED_SUFFIX,
+    "metadata": f"{SNAPSHOT_SUFFIX}.tmp",
 }
 _ERRORS: Final = {"io": errno.EIO, "full": errno.ENOSPC, "read-only": errno.EROFS}
 
@@ -164,6 +166,6 @@ class DiskFaults:
     def heal_all(self) -> None:
         """End what lasts; `NodeFaults.heal_all` starts again what ended because of it."""
         self._numbers.clear()
-        for node in self._site.brokers.values():
+        for node in (self._site.controller, *self._site.brokers.values()):
             node.disk.let_syncs_lie(False)
             node.disk.end_refusal()

@@ -172,8 +172,11 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
         yield ("steps", index, "job"), f"no job {step.job!r}: write one of {', '.join(step.jobs)}"
     if isinstance(step, BreakDisk) and step.job is not None and step.job not in BROKER_JOBS:
         yield ("steps", index, "job"), f"no job {step.job!r}: write one of {', '.join(BROKER_JOBS)}"
-    if isinstance(step, _OF_BROKERS) and any(target.kind == "controller" for target in _targets(step)):
+    kinds = {target.kind for target in _targets(step)}
+    if isinstance(step, _OF_BROKERS) and "controller" in kinds and not _may_be_of_the_controller(step):
         yield ("steps", index, step.verb), f"the controller is no broker: {step.verb} needs one"
+    if isinstance(step, FailSync) and step.file == "metadata" and kinds != {"controller"}:
+        yield ("steps", index, step.verb), "only the controller writes snapshots of the metadata"
     directory = step.directory if isinstance(step, BreakDisk | FailDisk) else None
     if directory is not None and directory > scenario.cluster.directories:
         yield ("steps", index, "directory"), f"the brokers have {scenario.cluster.directories}"
@@ -187,6 +190,13 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
             ("steps", index, "at"),
             f"a step at {step.at.us} us is after the end of the steps at {scenario.duration} us",
         )
+
+
+def _may_be_of_the_controller(step: Step) -> bool:
+    """Whether a step that strikes disks may strike that of the controller, which has no log directories."""
+    if isinstance(step, FailDisk):
+        return step.directory is None
+    return isinstance(step, FailSync) and step.file == "metadata"
 
 
 # The methods of the wire protocol.

@@ -1,4 +1,4 @@
-"""The steps that let the disk of a broker fail calls, forget what was synced, or hold something else."""
+"""The steps that let the disk of a node fail calls, forget what was synced, or hold something else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sim.scenario.values import Duration, Percent, Size, TargetField
 
 Calls = Literal["reads", "writes", "syncs", "all"]
 Extent = Literal["bit", "sector", "block"]
-SyncedFile = Literal["cleaned", "checkpoint", "snapshot"]
+SyncedFile = Literal["cleaned", "checkpoint", "snapshot", "metadata"]
 RotFile = Literal["log", "index", "epochs", "producers", "checkpoints"]
 _LOG = r"^[a-zA-Z0-9._-]+/[0-9]+$"
 _DOWN_AFTER = (
@@ -31,15 +31,16 @@ class DiskStep(Named):
 
 
 class FailDisk(DiskStep):
-    """Lets calls on the disk of a broker fail for a while: with EIO, because it is full, or because it is read-only.
+    """Lets calls on the disk of a node fail for a while: with EIO, because it is full, or because it is read-only.
 
-    The first failed call takes its log directory offline, and a broker without a directory ends. When the fault is
-    over, the broker starts again, because only a start brings a directory back. A full disk still lets files shrink
+    The first failed call takes its log directory offline, and a broker without a directory ends, as the controller does
+    unless it was a snapshot that could not be written. When the fault is
+    over, the node starts again, because only a start brings a directory back. A full disk still lets files shrink
     and go away; a read-only one still writes what it took before. If a sync had failed, the machine restarts too.
     """
 
     verb = "fail_disk"
-    fail_disk: TargetField = Field(description="The brokers whose disk fails.")
+    fail_disk: TargetField = Field(description="The nodes whose disk fails.")
     error: Literal["io", "full", "read-only"] = Field(default="io", description="Why calls fail.")
     calls: Calls | None = Field(
         default=None, description="Which calls fail with `error: io`; without it, reads and writes do."
@@ -66,14 +67,15 @@ class FailDisk(DiskStep):
 
 
 class FailSync(DiskStep):
-    """Fails the next sync of a broker, once, with EIO. The kernel counts the pages as clean although none was written.
+    """Fails the next sync of a broker, once, with EIO, or that of a snapshot of the controller.
 
+    The kernel counts the pages as clean although none was written.
     So later syncs succeed and write nothing of them: the bytes are in the page cache and not on the disk, which a power
     loss shows. A broker must never sync again and believe it: it takes the directory offline, or ends.
     """
 
     verb = "fail_sync"
-    fail_sync: TargetField = Field(description="The brokers whose next sync fails.")
+    fail_sync: TargetField = Field(description="The brokers whose next sync fails, or the controller.")
     log: str | None = Field(
         default=None,
         pattern=_LOG,
@@ -82,7 +84,8 @@ class FailSync(DiskStep):
     file: SyncedFile | None = Field(
         default=None,
         description="Waits for a sync of a file that a job writes: a segment of the cleaner, a checkpoint of a log "
-        "directory, or a snapshot of producers. Nobody was told of what it holds.",
+        "directory, a snapshot of producers, or one of the metadata, which the controller writes. Nobody was told of "
+        "what it holds.",
     )
     page_cache: Literal["kept", "dropped"] = Field(
         default="kept",

@@ -356,9 +356,16 @@ def _cut_at_work(ground: Ground, choices: Choices) -> list[Part]:
 
 
 def _damaged_news(ground: Ground, choices: Choices) -> list[Part]:
-    """Returns a follower that gets damaged metadata, and the end of the leader, of whose successor that tells."""
+    """Returns a follower that gets damaged metadata, and the end of the leader, of whose successor that tells.
+
+    Or one that starts again meanwhile: what it reads then has many batches, of which the first are sound.
+    """
     partition = ground.partition(choices, lasting=True)
     share = f"{choices.pick((30, 60, 100), 'share')}%"
+    if choices.chance(40, "starts"):
+        down = choices.ms((1, 100, 300), "back")
+        start: Part = {"kill": f"follower({partition})", "down": down, "as": "F"}
+        return [start, {"flip_bits": "controller -> F", "share": share, "for": "1500ms"}]
     damaged: Part = {"flip_bits": f"controller -> follower({partition})", "share": share}
     gap: Part = {"at": f"+{choices.pick((1, 300), 'gap')}ms"}
     if choices.chance(60, "stops"):
@@ -416,7 +423,7 @@ CHAINS = (
     chain("inside-a-job", _inside_a_job, percent=80, possible=has_followers),
     chain("half-swapped", _half_swapped, percent=100, most=8, possible=_compacts, lasts_ms=2_500),
     chain("fails-compacting", _fails_compacting, percent=100, most=4, possible=_compacts_in_several),
-    chain("damaged-news", _damaged_news, possible=has_followers),
+    chain("damaged-news", _damaged_news, percent=70, possible=has_followers),
     chain("late-words", _late_words, most=1, possible=has_followers),
     Fault(
         name="cut-at-work",

@@ -24,6 +24,20 @@ def _fail_disk(ground: Ground, choices: Choices) -> list[Part]:
             return [step | {"calls": calls if _is_beyond(ground) or calls == "reads" else "writes"}]
 
 
+def _fail_controller(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a disk of the controller that takes no writes for a while, or fails as a snapshot is written."""
+    if choices.chance(50, "snapshot"):
+        return [{"fail_sync": "controller", "file": "metadata"}]
+    step: Part = {"fail_disk": "controller", "for": choices.ms((100, 500, 1_000, 1_800), "for")}
+    match choices.pick(("full", "read-only", "io"), "error"):
+        case "full":
+            return [step | {"error": "full", "free": f"{choices.pick((0, 61, 300, 5_000), 'free')} B"}]
+        case "read-only":
+            return [step | {"error": "read-only"}]
+        case _:
+            return [step | {"calls": "writes"}]
+
+
 def _fail_sync(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a sync that fails, and in half of the seeds a power loss that shows what the disk lacks."""
     cache = choices.pick(("kept", "kept", "dropped"), "page cache")
@@ -136,6 +150,7 @@ DAMAGE = (
     Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync, is_possible=_is_beyond),
     chain("fail-flush", _fail_flush, percent=100, possible=_may_fail_flush),
     Fault(name="fail-job", family="disk", percent=50, most=2, draw=_fail_job),
+    Fault(name="fail-controller", family="disk", percent=40, most=2, draw=_fail_controller),
     # Above a hundred, because the shapes that are not about disks take a fifth of it or less.
     Fault(
         name="fail-cleaner", family="disk", percent=150, most=2, draw=_fail_cleaner, is_possible=_is_compacted

@@ -6,6 +6,9 @@ import errno
 
 import pytest
 
+from cluster.core.controller.controller import Controller
+from cluster.core.effects import Effect
+from cluster.core.events import JobDone
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from sim.run import RunResult, Verdict, run_scenario
@@ -53,6 +56,18 @@ steps:
   - {at: 600ms, slow_disk: leader(t/0), by: 40ms, for: 1s}
   - {at: 1s, fail_disk: leader(t/0), calls: writes, for: 1s}
 """
+# Each change of the metadata makes the next snapshot due.
+SNAPSHOTS = """\
+scenario: snapshots
+duration: 6s
+cluster: {settings: {metadata.log.max.record.bytes.between.snapshots: 1}}
+topics: {t: {replicas: 3, config: {min.insync.replicas: 2}}}
+producers: [{topic: t, rate: 20/s}]
+steps:
+  - {at: 1s, fail_sync: controller, file: metadata}
+  - {at: 1100ms, stop: leader(t/0), down: 300ms}
+  - {at: 5s, stop: controller, down: 100ms}
+"""
 # Of the last append the batch fits the disk, and its index entry does not.
 STOPS_BY_ITSELF = """\
 scenario: stops-by-itself
@@ -92,6 +107,33 @@ def test_a_broker_whose_disk_fails_ends_and_is_back_when_it_works_again(detail: 
     assert has_line(result, "has stopped: data", words)
     assert has_line(result, "4.000 s", "works again") and has_line(result, "4.000 s", "start broker-")
     assert not result.excuses and not result.excused
+
+
+@pytest.mark.parametrize("detail", ["error: full, free: 61 B", "error: read-only", "calls: writes"])
+def test_the_controller_ends_when_its_disk_fails_and_is_back_when_it_works_again(detail: str) -> None:
+    step = f"  - {{at: 2s, fail_disk: controller, {detail}, for: 2s}}\n"
+    result = run(step + "  - {at: 2100ms, stop: leader(t/0), down: 300ms}\n")
+    assert has_line(result, "controller   has stopped: metadata log")
+    assert has_line(result, "4.000 s", "start controller again") and not result.excused
+
+
+def test_kr_snp_5_a_snapshot_that_cannot_be_written_costs_nothing_and_the_next_one_is_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    result = run_scenario(parse_scenario(SNAPSHOTS), 1)
+    assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
+    assert has_line(result, "a sync of controller fails") and has_line(result, "has stopped: shutdown")
+    whole = Controller._on_snapshot
+
+    def forgets(self: Controller, now_ms: int, done: JobDone) -> list[Effect]:
+        kept = self._snapshot
+        effects = whole(self, now_ms, done)
+        self._snapshot = kept if done.error is not None else None
+        return effects
+
+    monkeypatch.setattr(Controller, "_on_snapshot", forgets)
+    result = run_scenario(parse_scenario(SNAPSHOTS), 1)
+    assert {each.checker for each in result.violations} == {"snapshot-due"}
 
 
 @pytest.mark.slow
@@ -250,7 +292,9 @@ def test_the_bundled_scenarios_hold_with_any_seed(name: str) -> None:
     [
         ("fail_disk: broker 1, error: full, calls: reads", "`calls` needs `error: io`"),
         ("fail_disk: broker 1, free: 3 B", "`free` needs `error: full`"),
-        ("fail_disk: controller", "the controller is no broker: fail_disk needs one"),
+        ("fail_disk: controller, directory: 1", "the controller is no broker: fail_disk needs one"),
+        ("fail_sync: controller", "the controller is no broker: fail_sync needs one"),
+        ("fail_sync: broker 1, file: metadata", "only the controller writes snapshots of the metadata"),
         ("fail_disk: broker 1, directory: 2", "the brokers have 1"),
         ("fail_disk: broker 9", "unknown node 'broker 9'"),
         ("fail_sync: broker 1, log: u/0", "unknown topic 'u'"),
