@@ -13,7 +13,7 @@ from sim.checkers.base import Jury
 
 @final
 class DueSnapshots:
-    """As a flush of its log ends, the controller begins a snapshot if the log has grown enough and none is written.
+    """The controller begins a snapshot, as a flush of its log ends, if that has grown enough and none is written.
 
     So does one whose last snapshot could not be written (KR-SNP-5). One that stops in order begins none.
     """
