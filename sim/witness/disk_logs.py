@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import final
 
 from cluster.core.messages import TopicPartition
@@ -14,6 +14,7 @@ from sim.witness.log_reader import DiskEye, LogReader
 from sim.witness.producers import HasProducers
 from sim.witness.topic_lives import TopicLives
 from storage.batch import Record, RecordBatch
+from storage.directory.cleaners import CLEANER_CHECKPOINT
 from storage.disk.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -30,6 +31,7 @@ from storage.segment.names import LOG_SUFFIX
 
 Marks = tuple[Mark, ...]
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
+_OFFSETS = (*_CHECKPOINTS, CLEANER_CHECKPOINT)
 
 
 @final
@@ -105,6 +107,20 @@ class DiskLogs:
             # The broker takes a damaged checkpoint for none, too.
             return -1
         return offsets.get((topic_partition.topic, topic_partition.partition), -1)
+
+    def unreadable_checkpoints(self, broker: int, partitions: Iterable[str]) -> Iterator[str]:
+        """Yields what is wrong with each file of offsets, or of leader epochs of these partitions, on the broker's disk
+        that no start can read.
+        """
+        file_system = self._eyes[broker].file_system
+        offsets = [join(directory, name) for directory in self._directories for name in _OFFSETS]
+        epochs = [join(self._directory_of(broker, each), LEADER_EPOCH_CHECKPOINT) for each in partitions]
+        for path in filter(file_system.exists, (*offsets, *epochs)):
+            kind = OffsetCheckpoint if path in offsets else LeaderEpochCheckpoint
+            try:
+                kind(file_system, path).read()
+            except CorruptCheckpoint as error:
+                yield str(error)
 
     def written_epochs(self, broker: int, directory: str) -> list[int] | None:
         """Returns the leader epochs in the file of a log, as a process reads it; None without a sound file."""

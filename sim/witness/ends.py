@@ -14,6 +14,8 @@ from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import DAMAGE, WRONG_CHECKSUM, LogReader
 from sim.witness.open_logs import OpenLogs
 
+# The name of the rule about files that a start needs.
+READABLE = "readable-checkpoints"
 # What excuses the records that recovery drops with a segment whose offsets go back.
 STEP_BACK = "a torn write has an offset of zeros, for which recovery empties its segment, as Kafka does"
 
@@ -46,8 +48,19 @@ class EndWitness:
                 if leads or (broker, partition) in self._led_last:
                     self._logs.led(broker, partition)
 
+    def _judge_checkpoints(self, broker: int, damage: str) -> None:
+        """Report checkpoints that the next start cannot read, unless the disk has damaged them: each is written beside
+        the one before and renamed, so that it is whole whenever a process ends.
+        """
+        images = [self._jury.ghost.partition(each).image(broker) for each in self._names]
+        if damage or any(image.damage or image.cache_damage for image in images):
+            return
+        for what in self._logs.unreadable_checkpoints(broker, self._names):
+            self._jury.report(READABLE, f"broker {broker}: {what}")
+
     def on_died(self, broker: int, *, lost_power: bool, damage: str = "") -> None:
         """Read what a crash or a power loss left of each log, and show it; `damage` as in `Died`."""
+        self._judge_checkpoints(broker, damage)
         for partition in self._names:
             if not self._lives.is_present(broker, partition):
                 continue
@@ -89,6 +102,7 @@ class EndWitness:
 
     def on_stopped(self, broker: int) -> None:
         """Show the orderly end of a broker's process, for the logs of the directories that it has marked."""
+        self._judge_checkpoints(broker, "")
         for partition in self._names:
             self._unrecovered.pop((broker, partition), None)
             if self._lives.is_present(broker, partition) and self._logs.is_marked_clean(broker, partition):

@@ -206,6 +206,22 @@ def _changed_behind(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _doubtful_sets(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a leader whose answers are lost, and a topic that takes smaller sets when they are sent again.
+
+    What a producer splits then may be in the log already.
+    """
+    partition = ground.partition(choices, lasting=True)
+    topic, link = partition.rpartition("/")[0], f"leader({partition}) -> clients"
+    most_bytes = choices.pick((150, 400, 1_200), "most")
+    return [
+        {"cut": link, "for": "600ms"},
+        {"at": f"+{choices.pick((150, 400), 'gap')}ms", "alter_topic": topic}
+        | {"config": {"max.message.bytes": most_bytes}},
+        {"at": "+100ms", "hang_up": f"leader({partition}) <-> clients"},
+    ]
+
+
 def _late_reader(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a broker that starts again and is slow to read the metadata, beside the end of a leader, or without."""
     partition = ground.partition(choices, lasting=True)
@@ -322,7 +338,8 @@ def _death_in_swap(ground: Ground, choices: Choices, target: str, partition: str
         "log": partition,
         "renames": True,
         "suffix": ".swap",
-        "change": choices.between(1, 4, "rename"),
+        # The first file is the log: only while that is a swap does the start have to find what it replaces.
+        "change": choices.pick((1, 1, 1, 1, 2, 3, 4), "rename"),
         "down": choices.ms((1, 300), "down"),
     }
     return death | {"keep": keep_of(ground, choices, target)} if choices.chance(40, "power") else death
@@ -418,6 +435,7 @@ CHAINS = (
     chain("stop-then-end", _stop_then_end, percent=30),
     chain("late-proposal", _late_proposal, possible=has_followers),
     chain("changed-behind", _changed_behind, most=3, possible=has_followers),
+    chain("doubtful-sets", _doubtful_sets, most=1),
     chain("late-reader", _late_reader, most=1, possible=has_followers),
     chain("unanswered", _unanswered, possible=has_followers),
     chain("inside-a-job", _inside_a_job, percent=80, possible=has_followers),

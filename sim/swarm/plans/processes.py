@@ -85,6 +85,16 @@ def _kill_client(ground: Ground, choices: Choices) -> list[Part]:
     return [{verb: ground.client(choices), "down": choices.ms(DOWN_MS, "down")}]
 
 
+def _lonely_client(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns brokers that are away as a client starts again, which tries one address after the other then."""
+    away_count = choices.between(1, max(1, ground.brokers - 1), "away")
+    first = choices.below(ground.brokers, "first")
+    away = [1 + (first + index) % ground.brokers for index in range(away_count)]
+    kills: list[Part] = [{"kill": f"broker {number}", "down": "2500ms"} for number in away]
+    client: Part = {"kill": ground.client(choices), "down": choices.ms((1, 50, 300), "down")}
+    return [*kills, {"at": "+50ms"} | client]
+
+
 def _pause_client(ground: Ground, choices: Choices) -> list[Part]:
     return [{"pause": ground.client(choices), "for": choices.ms(AWAY_MS, "for")}]
 
@@ -125,6 +135,7 @@ PROCESSES = (
     Fault(name="roll", family="crash", percent=12, most=1, draw=_roll),
     Fault(name="pause", family="crash", percent=50, most=3, draw=_pause),
     Fault(name="kill-client", family="client", percent=35, most=2, draw=_kill_client),
+    Fault(name="lonely-client", family="client", percent=80, most=1, draw=_lonely_client),
     Fault(name="pause-client", family="client", percent=30, most=2, draw=_pause_client),
     Fault(name="kill-start", family="crash", percent=40, most=2, draw=_kill_start),
     Fault(name="slow-cpu", family="crash", percent=30, most=2, draw=_slow_cpu),
