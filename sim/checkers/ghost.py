@@ -532,6 +532,9 @@ class Ghost:
             for mark in dropped:
                 partition.excused[mark] = None
             assert partition.truth.end <= start, (partition.name, partition.truth.end, start)
+            # Who takes over late need not hold what a leader of a later epoch commits in the place of what is lost.
+            for epoch, elected_end in partition.elected_end.items():
+                partition.elected_end[epoch] = min(elected_end, partition.truth.end)
             self.excuses.append(Excuse(partition.name, start, end, reason))
 
 

@@ -336,6 +336,18 @@ GOOD: dict[str, list[Sighting]] = {
         Appended(2, P, 2, marks(5, 6, 2)),
         HighWatermark(3, P, 2, 6, True),
     ],
+    "a late leader whom another has replaced uncleanly, and who has committed other records since": [
+        *QUIET,
+        Truncated(3, P, 5, 0),
+        IsrChanged(P, (1, 2)),
+        Truncated(3, P, 3, 0),
+        Elected(P, 2, 1, (1, 2), True),
+        Elected(P, 3, 2, (3,), False),
+        BecameLeader(3, P, 2, 3),
+        Appended(3, P, 2, marks(3, 5, 2)),
+        HighWatermark(3, P, 2, 5, True),
+        BecameLeader(2, P, 1, 5),
+    ],
     "all disks lose their tail": [
         *QUIET,
         *(Died(broker, P, True, marks(0, 3)) for broker in (1, 2, 3)),
