@@ -206,10 +206,10 @@ def _of_producer(core: ProducerCore) -> Iterator[Due]:
                 yield Due(batch.created_ms + timeout_ms, "to give up a batch of", queue.topic_partition)
                 break
         if queue.queue:
-            first = queue.queue[0]
-            yield Due(first.created_ms + timeout_ms, "to give up a batch of", queue.topic_partition)
+            first_ms = min([batch.created_ms for batch in queue.queue])
+            yield Due(first_ms + timeout_ms, "to give up a batch of", queue.topic_partition)
             if _may_send(core, queue):
-                yield Due(_ready_ms(core, queue, first), "to send a batch of", queue.topic_partition)
+                yield Due(_ready_ms(core, queue, queue.queue[0]), "to send a batch of", queue.topic_partition)
 
 
 def _may_send(core: ProducerCore, queue: PartitionQueue) -> bool:

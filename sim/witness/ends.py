@@ -53,7 +53,8 @@ class EndWitness:
         the one before and renamed, so that it is whole whenever a process ends.
         """
         images = [self._jury.ghost.partition(each).image(broker) for each in self._names]
-        if damage or any(image.damage or image.cache_damage for image in images):
+        has_damage = any(image.damage or image.cache_damage for image in images)
+        if damage or has_damage or self._logs.disk(broker).has_deceived:
             return
         for what in self._logs.unreadable_checkpoints(broker, self._names):
             self._jury.report(READABLE, f"broker {broker}: {what}")

@@ -51,6 +51,14 @@ class PartitionQueue:
         return not self.in_flight or (self.leader, self.topic_id) == (leader, topic_id)
 
     @property
+    def oldest_waiting(self) -> ProducerBatch | None:
+        """The batch of `queue` that was made first: those that keep their sequences may come before older ones."""
+        for batch in self.queue:
+            if not batch.is_sequenced:
+                return min(self.queue[0], batch, key=_number)
+        return self.queue[0] if self.queue else None
+
+    @property
     def oldest_outstanding(self) -> ProducerBatch | None:
         """The first batch without an outcome that a broker may know: in flight, or to be sent again."""
         waiting = self.queue[0] if self.queue and self.queue[0].is_sequenced else None
@@ -182,7 +190,9 @@ class PartitionQueue:
             return
         if batch.may_be_appended:
             self.is_unresolved = True
-        elif self._refused_number is None or batch.number < self._refused_number or self._is_passed:
+            return
+        refused = self._refused_number
+        if refused is None or self._is_passed or self._last_acked_number < batch.number < refused:
             self._refused_number = batch.number
 
     @property
@@ -190,15 +200,20 @@ class PartitionQueue:
         """Whether a sequence of this identity was lost for certain."""
         return self._refused_number is not None
 
-    def is_cut_off(self, batch: ProducerBatch) -> bool:
-        """Whether an earlier batch of the identity was refused for certain.
+    def is_after_refused(self, batch: ProducerBatch) -> bool:
+        """Whether an earlier batch of the identity was refused for certain, and none after that one was accepted.
 
-        Then no copy of this one, however late, can be appended: its leader misses a predecessor for good. But a leader
-        that has lost all records of the producer takes any sequence, and those that follow it.
+        A leader that has lost all records of the producer takes any sequence, and those that follow it.
         """
-        if self._refused_number is None or batch.number <= self._refused_number:
-            return False
-        return not (self._is_passed and batch.number > self._last_acked_number)
+        refused = self._refused_number
+        return refused is not None and batch.number > refused and not self._is_passed
+
+    def is_cut_off(self, batch: ProducerBatch) -> bool:
+        """Whether no copy of the batch, however late, can be appended: its leader misses a predecessor for good.
+
+        As long as any batch is in flight, its answer may show that the leader has taken another one as the first.
+        """
+        return not self.in_flight and self.is_after_refused(batch)
 
     @property
     def _is_passed(self) -> bool:

@@ -329,8 +329,9 @@ class ProducerCore:
                     assert batch.attempts > 0, batch.number
                     queue.is_unresolved = batch.may_be_appended = True
                     effects += self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, "delivery.timeout.ms passed")
-            while queue.queue and queue.queue[0].created_ms <= before_ms:
-                batch = queue.queue.popleft()
+            while (oldest := queue.oldest_waiting) is not None and oldest.created_ms <= before_ms:
+                batch = oldest
+                queue.queue.remove(batch)
                 assert not batch.is_done, batch.number
                 queue.given_up(batch)
                 effects += self._fail(batch, ErrorCode.REQUEST_TIMED_OUT, "delivery.timeout.ms passed")
@@ -543,6 +544,9 @@ class ProducerCore:
         batch.retry_at_ms = now_ms
         if queue.is_cut_off(batch):
             batch.unsequence()
+        elif queue.is_after_refused(batch):
+            # The answers to those in flight decide.
+            batch.retry_at_ms = now_ms + self.config.retry_backoff_ms
         elif queue.is_old_news(batch):
             batch.may_be_appended = True
             batch.retry_at_ms = now_ms + self.config.retry_backoff_ms
@@ -629,9 +633,10 @@ class ProducerCore:
         for queue in self._queues.values():
             for batch in queue.in_flight:
                 wakes.append(None if batch.is_done else batch.created_ms + self.config.delivery_timeout_ms)
-            if queue.queue:
+            oldest = queue.oldest_waiting
+            if oldest is not None:
+                wakes.append(oldest.created_ms + self.config.delivery_timeout_ms)
                 batch = queue.queue[0]
-                wakes.append(batch.created_ms + self.config.delivery_timeout_ms)
                 linger_end_ms = batch.created_ms + self.config.linger_ms
                 wakes.append(batch.retry_at_ms if batch.attempts else linger_end_ms)
         return wakes

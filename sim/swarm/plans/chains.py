@@ -219,7 +219,15 @@ def _doubtful_sets(ground: Ground, choices: Choices) -> list[Part]:
         {"at": f"+{choices.pick((150, 400), 'gap')}ms", "alter_topic": topic}
         | {"config": {"max.message.bytes": most_bytes}},
         {"at": "+100ms", "hang_up": f"leader({partition}) <-> clients"},
+        {"at": "+1500ms", "alter_topic": topic, "config": {"max.message.bytes": ""}},
     ]
+
+
+def _may_split(ground: Ground) -> bool:
+    """Whether sets may be split: compaction wants whole records, and a network that loses them is slow."""
+    return bool(ground.lasting) and not (
+        any(map(ground.is_compacted, ground.lasting)) or ground.scenario.network.loss
+    )
 
 
 def _late_reader(ground: Ground, choices: Choices) -> list[Part]:
@@ -435,7 +443,7 @@ CHAINS = (
     chain("stop-then-end", _stop_then_end, percent=30),
     chain("late-proposal", _late_proposal, possible=has_followers),
     chain("changed-behind", _changed_behind, most=3, possible=has_followers),
-    chain("doubtful-sets", _doubtful_sets, most=1),
+    chain("doubtful-sets", _doubtful_sets, most=1, possible=_may_split),
     chain("late-reader", _late_reader, most=1, possible=has_followers),
     chain("unanswered", _unanswered, possible=has_followers),
     chain("inside-a-job", _inside_a_job, percent=80, possible=has_followers),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import AWAY_MS, DOWN_MS, DrawFault, Fault, Ground, chain
 
+_SNAPSHOTS = "metadata.log.max.record.bytes.between.snapshots"
+
 
 def _is_beyond(ground: Ground) -> bool:
     return ground.profile.excuses
@@ -26,7 +28,8 @@ def _fail_disk(ground: Ground, choices: Choices) -> list[Part]:
 
 def _fail_controller(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a disk of the controller that takes no writes for a while, or fails as a snapshot is written."""
-    if choices.chance(50, "snapshot"):
+    # Without this setting, only a buggify point may let the controller write one.
+    if choices.chance(60 if _SNAPSHOTS in ground.scenario.cluster.settings else 15, "snapshot"):
         return [{"fail_sync": "controller", "file": "metadata"}]
     step: Part = {"fail_disk": "controller", "for": choices.ms((100, 500, 1_000, 1_800), "for")}
     match choices.pick(("full", "read-only", "io"), "error"):
@@ -150,7 +153,7 @@ DAMAGE = (
     Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync, is_possible=_is_beyond),
     chain("fail-flush", _fail_flush, percent=100, possible=_may_fail_flush),
     Fault(name="fail-job", family="disk", percent=50, most=2, draw=_fail_job),
-    Fault(name="fail-controller", family="disk", percent=40, most=2, draw=_fail_controller),
+    Fault(name="fail-controller", family="disk", percent=80, most=2, draw=_fail_controller),
     # Above a hundred, because the shapes that are not about disks take a fifth of it or less.
     Fault(
         name="fail-cleaner", family="disk", percent=150, most=2, draw=_fail_cleaner, is_possible=_is_compacted

@@ -224,7 +224,7 @@ def _eased(ground: Ground, choices: Choices) -> list[Part]:
     topic, replicas = partition.rpartition("/")[0], ground.replicas(partition)
     session_ms = setting(ground, SESSION)
     all_of_them: Part = {MIN_IN_SYNC: replicas}
-    before = ground.scenario.topics[topic].config.get(MIN_IN_SYNC, 1)
+    before = min(int(ground.scenario.topics[topic].config.get(MIN_IN_SYNC, 1)), replicas - 1)
     return [
         {"alter_topic": topic, "config": all_of_them},
         {"at": "+100ms", "kill": f"follower({partition})", "down": f"{session_ms + 2_500}ms"},

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 
 from cluster.core.client.config import ProducerConfig
-from cluster.core.client.producer import ProducerCore
+from cluster.core.client.producer import WAKE_TIMER, ProducerCore
 from cluster.core.effects import Send
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Response, TransportError
+from cluster.core.events import Response, TimerFired, TransportError
 from cluster.core.messages import (
     MetadataRequest,
     ProducePartitionResponse,
@@ -207,6 +207,45 @@ def test_batches_after_one_that_a_leader_without_state_has_accepted_keep_their_s
     assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (1, 0)
     told = delivered(producer.step(1000, accepted(again, 2)))
     assert [(each.ticket, each.error) for each in told] == [(0, ErrorCode.NONE)]
+
+
+def test_a_batch_between_one_that_was_refused_and_one_that_was_accepted_keeps_its_sequence() -> None:
+    """The leader took the second as the first it knows; its answer is lost, and the third's is not."""
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second, third = in_flight(producer, 3)
+    for answer in (unanswered(second), failed(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)):
+        producer.step(0, answer)
+    effects = producer.step(0, accepted(third, 1))
+    (again,) = produced([*effects, *producer.flush(1000, 1)])
+    assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (0, 2)
+
+
+def test_a_batch_keeps_its_sequence_as_long_as_one_before_it_may_be_accepted() -> None:
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second, third = in_flight(producer, 3)
+    producer.step(0, failed(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    producer.step(0, unanswered(third))
+    effects = producer.step(0, accepted(second, 0))
+    (again,) = produced([*effects, *producer.flush(1000, 1)])
+    assert (batch_of(again).producer_epoch, batch_of(again).base_sequence) == (0, 3)
+
+
+def test_a_batch_behind_younger_ones_is_given_up_in_time() -> None:
+    producer, _ = ready_producer(
+        config=ProducerConfig(linger_ms=0, delivery_timeout_ms=1_000, request_timeout_ms=900)
+    )
+    proven(producer)
+    (first,) = produced(producer.send(0, "t", None, b"x", ticket=0))
+    (second,) = produced(producer.send(100, "t", None, b"x", ticket=1))
+    (third,) = produced(producer.send(900, "t", None, b"x", ticket=2))
+    producer.step(900, failed(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    producer.step(900, accepted(second, 0))
+    producer.step(900, unanswered(third))
+    assert producer.armed_ms is not None and producer.armed_ms <= 1_000
+    told = delivered(producer.step(1_000, TimerFired(key=WAKE_TIMER)))
+    assert [(each.ticket, each.error) for each in told] == [(0, ErrorCode.REQUEST_TIMED_OUT)]
 
 
 def test_a_later_refusal_cuts_off_what_follows_it_where_an_earlier_one_does_not() -> None:
