@@ -235,7 +235,7 @@ class Watch:
                 if not shell.is_damaged:
                     self._waits.on_step(shell.name, core, events, effects)
             if type(events[0]) is JobDone and not shell.is_stopping:
-                self._witness.flushes.on_job_done(shell.node_id, core)
+                self._witness.flushes.on_job_done(shell, core)
             if is_answer and self._proposals.are_watched:
                 self._proposals.on_step(life, events, core.replicas())
             if shell.is_stopping:

@@ -85,6 +85,10 @@ class HostPoints:
         assert until_us <= lasting_us, (until_us, lasting_us)
         return lasting_us, until_us
 
+    def overtaken_us(self) -> int:
+        """Returns how long the end of a job waits at least when a replica begins a role, or cuts its log, before it."""
+        return self.buggify.more_us(600, "job-overtaken", self.name)
+
     def works_before_end(self) -> bool:
         """Whether the first job that waits has just done its work when its process is killed or loses power."""
         return self.buggify.fires("job-before-crash", self.name)

@@ -47,6 +47,11 @@ _JOBS = _of(
     ("job-works-last", 25, "a job does its work at the end of its time"),
     ("job-done-late", 25, "the end of a job is told up to 200 ms after its work"),
     (
+        "job-overtaken",
+        75,
+        "a job ends up to 600 ms after a replica of its broker has begun a role or cut its log",
+    ),
+    (
         "job-before-crash",
         100,
         "a process is killed, or loses power, when the job that it waits for has done its work",

@@ -12,6 +12,7 @@ from storage.disk.filesystem import OpenMode
 from storage.errors import StorageError
 from storage.leader_epochs import LeaderEpochCache
 from storage.log.compaction import CleanableOffsets, Compactions
+from storage.log.flushes import Flushes
 from storage.log.online import Online
 from storage.log.retention import IsDeletable, Retention
 from storage.log.truncation import Truncation
@@ -39,6 +40,13 @@ def _keeps_empty_epochs(original: Original) -> Original:
         return bool(original(truncation, offset, now_ms=now_ms))
 
     return truncate_to
+
+
+def _only_drops_the_snapshot(original: Original) -> Original:
+    def truncated_to(flushes: Flushes, offset: int) -> None:
+        flushes.drop_snapshot()
+
+    return truncated_to
 
 
 def _whether_committed_or_not(original: Original) -> Original:
@@ -142,6 +150,13 @@ STORAGE_BUGS: tuple[Bug, ...] = (
         "log.appends:Appends._lower_checkpoints",
         _says(None),
         found_by="truncation-keeps-checkpoint",
+    ),
+    _bug(
+        "flush-forgets-cut",
+        "The end of a flush counts for records that have taken the place of those that were cut while it ran.",
+        "log.flushes:Flushes.truncated_to",
+        _only_drops_the_snapshot,
+        found_by="flush-forgets-cut",
     ),
     _bug(
         "epoch-file-not-synced",

@@ -116,7 +116,7 @@ class CheckpointsAreOfTheLog(Checker):
 
 @final
 class FlushedIsDurable(Checker):
-    """What a running follower takes as flushed would survive a power loss now: its leader counts on it (FL1 to FL4).
+    """What a running broker takes as flushed would survive a power loss now: a leader counts on it (FL1 to FL4).
 
     A disk that lied about a sync, or that was replaced, excuses the broker.
     """

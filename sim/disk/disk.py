@@ -34,6 +34,8 @@ class SimDisk:
         self._draws = draws
         self._cache = PageCache(draws, now_ms)
         self._power_losses = 0
+        # Whether bytes that were synced have ever changed without a word.
+        self.has_rotten = False
 
     def file_system(self, life: Life, handles: HandlePool | None = None) -> SimFileSystem:
         """Returns the disk as the process of `life` sees it; all its handles die with that life.
@@ -231,11 +233,13 @@ class SimDisk:
     def rot(self, path: str, extent: Extent, draws: Draws) -> tuple[int, int] | None:
         """Change bytes of a file that were synced, without a word. Returns their place, None if nothing was synced."""
         node = self._file_at(path)
+        self.has_rotten = self.has_rotten or node is not None
         return None if node is None else rot(node, extent, draws)
 
     def overwrite(self, path: str, data: bytes, draws: Draws) -> tuple[int, int] | None:
         """Put bytes that belong elsewhere over what was synced, without a word. Returns their place as `rot` does."""
         node = self._file_at(path)
+        self.has_rotten = self.has_rotten or node is not None
         return None if node is None else overwrite(node, data, draws)
 
     def lose_writes(self, percent: int, stray: Callable[[str, bytes], None] | None = None) -> None:

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Protocol, final
 
 from cluster.core.connection.outgoing import Answer
-from cluster.core.effects import RunJob, Stop
+from cluster.core.effects import Observe, RunJob, Stop
 from cluster.core.events import JobDone, Response, Shutdown
 from cluster.core.messages import CONTROLLER_ID, FetchMetadataResponse
 from sim.disk import PowerLoss, SimDisk
@@ -67,6 +67,9 @@ class NodeWatcher(Watcher, Protocol):
 
 # Why a power loss took what was synced.
 DECEIVED = "a disk lost what a sync had said to be durable"
+
+# What the core observes as a replica begins a role, or cuts its log.
+_ROLES = frozenset({"replica.became_leader", "replica.became_follower", "replica.truncated"})
 
 MakeCore = Callable[[FileSystem, Draws], NodeCore]
 # A part of a job, with the life that it belongs to and the time that the job takes after it.
@@ -410,6 +413,9 @@ class Node(Shell):
         # The part of the first job that became due while the node was paused.
         self._due_part: JobPart | None = None
         self._job_error: Exception | None = None
+        # The jobs during which a role began; and before when the end of the first job is not told.
+        self._overtaken: set[int] = set()
+        self._job_ends_us = 0
         # Whether the first job has done its work, or is kept from it by the fault that waited for that moment.
         self._has_worked = False
 
@@ -424,6 +430,20 @@ class Node(Shell):
         if (is_metadata or self.node_id == CONTROLLER_ID) and self.core is not None:
             self._node_watcher.on_metadata(self)
 
+    def perform(self, effects: Sequence[object]) -> None:
+        """Carry out the effects, and note which jobs a role overtakes that begins with them."""
+        if self.points is not None and self._jobs and any(map(_is_of_a_role, effects)):
+            self._overtaken.update([job.job for job in self._jobs])
+            if self._has_worked:
+                self._wait_for_more()
+        super().perform(effects)
+
+    def _wait_for_more(self) -> None:
+        """Let the end of the first job wait, which has done its work, if a role has begun since it was made."""
+        if self.points is not None and self._jobs[0].job in self._overtaken:
+            ends_us = self.world.now_us + self.points.overtaken_us()
+            self._job_ends_us = max(self._job_ends_us, ends_us)
+
     def _run_job(self, effect: RunJob) -> None:
         self._jobs.append(effect)
         if len(self._jobs) == 1:
@@ -434,6 +454,9 @@ class Node(Shell):
         kind, self._job_began_us = self._jobs[0].kind, self.world.now_us
         lasting_us = JOB_US + self._job_time.exponential(self._job_means_us.get(kind, JOB_MEAN_US))
         until_us = self._job_time.below(lasting_us)
+        if kind == "flush" and kind in self._job_means_us:
+            # A slow sync is only good for what was written before it began.
+            until_us = self._job_time.below(until_us + 1)
         if self.points is not None:
             lasting_us, until_us = self.points.job_us(lasting_us, until_us)
         self._has_worked = False
@@ -467,6 +490,7 @@ class Node(Shell):
             self._job_error = raised
         left_us += self._disk_us()
         self._note_stillness(left_us)
+        self._wait_for_more()
         self.world.after(self.actor, left_us, self._on_job_time, (self._end_job, (life_number, 0)))
 
     def _work_on(self, job: RunJob) -> None:
@@ -483,11 +507,16 @@ class Node(Shell):
                 self.disk.take_back(death)
 
     def _end_job(self, token: tuple[int, int]) -> None:
-        job = self._jobs[0]
+        job, left_us = self._jobs[0], self._job_ends_us - self.world.now_us
+        if left_us > 0:
+            self._note_stillness(left_us)
+            self.world.after(self.actor, left_us, self._on_job_time, (self._end_job, token))
+            return
         if self._reaches("after", job.kind):
             return
         assert self._jobs[0] is job, (self.name, job.kind)
         self._jobs.popleft()
+        self._overtaken.discard(job.job)
         if self.world.now_us - self._job_began_us >= LONG_JOB_US:
             self._long_job_ended_us = self.world.now_us
         if self._jobs:
@@ -533,3 +562,8 @@ class Node(Shell):
         part, self._due_part = self._due_part, None
         if part is not None:
             self.world.after(self.actor, 0, self._on_job_time, part)
+
+
+def _is_of_a_role(effect: object) -> bool:
+    """Whether a step begins a role of a replica, or cuts its log."""
+    return type(effect) is Observe and effect.kind in _ROLES

@@ -60,6 +60,8 @@ _APART_LONGER_MS = 4_000
 # In so many of a hundred of those seeds each topic, each producer and the network is such that every leader gets
 # records that the others lack and that stay for a while.
 _PRODUCTIVE_PERCENT = 80
+# The point that tells the end of a job late as a role begins.
+_OVERTAKEN = "job-overtaken"
 # How often a kind of job begins.
 _INTERVALS = {
     "flush": "log.flush.scheduler.interval.ms",
@@ -68,7 +70,7 @@ _INTERVALS = {
 }
 # The properties because of which there is always something to flush by its time, or to compact.
 _BUSY: Mapping[str, Part] = {
-    "flush": {"flush.ms": 50},
+    "flush": {"flush.ms": 10},
     "compact": {"cleanup.policy": "compact", "segment.ms": 200, "min.cleanable.dirty.ratio": "0.01"},
 }
 # A producer that goes on at a leader as long as that takes its records, and at the next one as soon as it is refused:
@@ -135,7 +137,8 @@ def draw(
     plan = draw_plan(ground, shape, choices.within("plan"), end_ms, only)
     points = _buggify(choices.within("buggify"), buggify)
     parts = quiet | points
-    parts = _unhurried(parts) if shape is AT_WORK else _quick_checks(parts)
+    may_be_late = buggify is None or buggify
+    parts = _unhurried(parts, may_be_late=may_be_late) if shape is AT_WORK else _quick_checks(parts)
     parts |= {"steps": steps_of(plan)}
     scenario = Scenario.model_validate(parts)
     _check(scenario, chosen)
@@ -194,10 +197,11 @@ def _at_work(choices: Choices, quiet: Part) -> Part:
     quiet = _on_streams(choices, quiet)
     cluster, topics, producers = quiet["cluster"], quiet["topics"], quiet["producers"]
     assert isinstance(cluster, dict) and isinstance(topics, dict) and isinstance(producers, list), quiet
-    kind = choices.pick(("flush", "flush", "compact", "checkpoint"), "kind")
+    kind = choices.pick(("flush", "flush", "flush", "compact", "checkpoint"), "kind")
     if kind in _BUSY:
-        topics = {name: topic | {"config": _busy(topic["config"], kind)} for name, topic in topics.items()}
-    often = {_INTERVALS[kind]: choices.between(50, 200, "interval")}
+        topics = {name: _busy(topic, kind) for name, topic in topics.items()}
+    bounds = (10, 40) if kind == "flush" else (50, 200)
+    often = {_INTERVALS[kind]: choices.between(*bounds, "interval")}
     return quiet | {
         "cluster": cluster | {"jobs": {kind: very_slow(choices)}, "settings": cluster["settings"] | often},
         "topics": topics,
@@ -209,16 +213,27 @@ def _at_work(choices: Choices, quiet: Part) -> Part:
 
 
 def _working(choices: Choices, producer: Part, kind: str) -> Part:
-    """Returns a producer, mostly one that is content with the word of whoever leads; compaction needs keys."""
-    keyed: Part = {"keys": 8} if kind == "compact" else {}
-    if not choices.chance(_PRODUCTIVE_PERCENT, "unguarded"):
-        return producer | keyed
-    return producer | keyed | _UNGUARDED
+    """Returns a producer, mostly one that is content with the word of whoever leads.
+
+    Compaction needs keys; where a log is to be cut, they would leave some partitions without records.
+    """
+    plain = {key: value for key, value in producer.items() if key not in ("keys", "tombstones")}
+    kept = {"compact": producer | {"keys": 8}, "flush": plain}.get(kind, producer)
+    return kept | _UNGUARDED if choices.chance(_PRODUCTIVE_PERCENT, "unguarded") else kept
 
 
-def _busy(config: Part, kind: str) -> Part:
-    """Returns the properties of a topic on whose log there is work of that kind, whatever else it has."""
-    return {key: value for key, value in config.items() if key != "flush.messages"} | _BUSY[kind]
+def _busy(topic: Part, kind: str) -> Part:
+    """Returns a topic on whose logs there is work of that kind, whatever other properties it has.
+
+    One that is flushed is not compacted: what a compaction writes is synced whatever a flush knows.
+    """
+    config, partitions = topic["config"], topic["partitions"]
+    assert isinstance(config, dict) and isinstance(partitions, int), topic
+    left_out = ("flush.messages", "cleanup.policy") if kind == "flush" else ("flush.messages",)
+    kept = {key: value for key, value in config.items() if key not in left_out}
+    # Of many partitions each has hardly a record by the time that one is cut.
+    few = {"partitions": min(partitions, 2)} if kind == "flush" else {}
+    return topic | {"config": kept | _BUSY[kind]} | few
 
 
 def _without_faults(choices: Choices, profile: Profile, *, is_aimed: bool) -> Part:
@@ -267,11 +282,15 @@ def _quick_checks(parts: Part) -> Part:
     return parts | {"cluster": {key: value for key, value in cluster.items() if key != "jobs"}}
 
 
-def _unhurried(parts: Part) -> Part:
-    """Returns the parts of a scenario whose slow job stays: no produced set waits for checks behind it."""
+def _unhurried(parts: Part, *, may_be_late: bool) -> Part:
+    """Returns the parts of a scenario whose slow job stays: no produced set waits for checks behind it.
+
+    A job that is told late as a role begins is what these scenarios are about, unless buggify points are refused.
+    """
     buggify = parts.get("buggify", {})
     assert isinstance(buggify, dict), parts
-    points = [each for each in buggify.get("points", ()) if each != "little-work"]
+    points = [each for each in buggify.get("points", ()) if each not in ("little-work", _OVERTAKEN)]
+    points += [_OVERTAKEN] if may_be_late else []
     left = {key: part for key, part in parts.items() if key != "buggify"}
     return left | ({"buggify": {"points": points}} if points else {})
 

@@ -54,7 +54,8 @@ class EndWitness:
         """
         images = [self._jury.ghost.partition(each).image(broker) for each in self._names]
         has_damage = any(image.damage or image.cache_damage for image in images)
-        if damage or has_damage or self._logs.disk(broker).has_deceived:
+        disk = self._logs.disk(broker)
+        if damage or has_damage or disk.has_deceived or disk.has_rotten:
             return
         for what in self._logs.unreadable_checkpoints(broker, self._names):
             self._jury.report(READABLE, f"broker {broker}: {what}")

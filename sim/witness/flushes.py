@@ -1,4 +1,4 @@
-"""Shows the checkers what followers take as flushed, beside what their disks would keep."""
+"""Shows the checkers what brokers take as flushed, beside what their disks would keep."""
 
 from __future__ import annotations
 
@@ -52,14 +52,23 @@ class FlushWitness:
             if (broker, partition) in self._lowered:
                 self._look_at_marks(broker, replica, partition, replica.log.high_watermark)
 
-    def on_job_done(self, broker: int, core: Broker) -> None:
-        """Show what the checkpoints have of the logs that were cut, if a job may have written them."""
+    def on_job_done(self, shell: Shell, core: Broker) -> None:
+        """Show what a flush has ended with, and what a job may have written of the logs that were cut.
+
+        A flush that was under way as its log was cut says too much only until the next one ends.
+        """
+        broker = shell.node_id
         disk = self._logs.disk(broker)
-        if disk.deceives or self._versions.get(broker) == disk.names_version:
+        if disk.deceives:
+            return
+        replicas = core.replicas()
+        for each in replicas.values():
+            self._look_at_flushed(shell, each)
+        if self._versions.get(broker) == disk.names_version:
             return
         self._versions[broker] = disk.names_version
         for number, partition in self._lowered:
-            replica = core.replicas().get(self._names[partition]) if number == broker else None
+            replica = replicas.get(self._names[partition]) if number == broker else None
             if replica is not None and (broker, partition) not in self._cuts:
                 # Since then it may have been higher than it is now.
                 self._look_at_marks(broker, replica, partition, replica.log.log_end_offset)
@@ -89,19 +98,22 @@ class FlushWitness:
         replicas = core.replicas()
         for asked in request.partitions:
             replica = replicas.get(asked.topic_partition)
-            if replica is None:
-                continue
-            local, name = replica.log.local, replica.name
-            key = (broker, shell.life_number, name)
-            point = min(local.recovery_point, local.log_end_offset)
-            if point == self._shown.get(key) or name not in self._names or self._logs.is_compacted(name):
-                continue
-            if not self._logs.lives.is_present(broker, name):
-                continue
-            self._shown[key] = point
-            loses_from = self._logs.reader(broker, name).first_not_durable()
-            # What is below the log's start is about to be deleted, and its file may have been renamed for that.
-            is_left = loses_from is not None and loses_from >= replica.log.marks.log_start_offset
-            self._jury.see(
-                FlushNoted(broker, name, point, -1 if loses_from is None or not is_left else loses_from)
-            )
+            if replica is not None:
+                self._look_at_flushed(shell, replica)
+
+    def _look_at_flushed(self, shell: Shell, replica: Replica) -> None:
+        """Show the recovery point of a log if it has moved since it was shown last."""
+        local, name, broker = replica.log.local, replica.name, shell.node_id
+        key = (broker, shell.life_number, name)
+        point = min(local.recovery_point, local.log_end_offset)
+        if point == self._shown.get(key) or name not in self._names or self._logs.is_compacted(name):
+            return
+        if not self._logs.lives.is_present(broker, name):
+            return
+        self._shown[key] = point
+        loses_from = self._logs.reader(broker, name).first_not_durable()
+        # What is below the log's start is about to be deleted, and its file may have been renamed for that.
+        is_left = loses_from is not None and loses_from >= replica.log.marks.log_start_offset
+        self._jury.see(
+            FlushNoted(broker, name, point, -1 if loses_from is None or not is_left else loses_from)
+        )

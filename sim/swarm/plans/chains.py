@@ -371,13 +371,13 @@ def _cut_at_work(ground: Ground, choices: Choices) -> list[Part]:
     """
     partition = ground.partition(choices, lasting=True)
     lasting_ms = setting(ground, SESSION) + choices.pick((200, 500, 900), "longer")
+    # Either its followers know the next leader first, or they get nothing of what it takes.
+    lone: Part = {"isolate": "W", "except": "clients"}
+    cut: Part = lone if choices.chance(50, "alone") else {"cut": "W <-> controller"}
     return [
         {"within": "3s", "pick": f"leader({partition})", "as": "W"},
-        {
-            "when": f"after-ack({partition}) >= 10", "within": "3s",
-            "cut": "W <-> controller", "for": f"{lasting_ms}ms",
-        },
-    ]  # fmt: skip
+        {"when": f"after-ack({partition}) >= 10", "within": "3s", "for": f"{lasting_ms}ms"} | cut,
+    ]
 
 
 def _damaged_news(ground: Ground, choices: Choices) -> list[Part]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.core.effects import RunJob, Send
+from cluster.core.effects import Observe, RunJob, Send
 from cluster.core.events import JobDone, TimerFired, TransportError
 from cluster.core.messages import (
     AlterPartitionRequest,
@@ -178,6 +178,23 @@ def job(*points: str) -> tuple[list[str], Site]:
 @pytest.mark.parametrize("point", ["job-at-once", "job-slow", "job-works-last", "job-done-late"])
 def test_a_job_does_its_work_once_and_ends_once(point: str) -> None:
     assert job(point)[0] == ["work", "done"]
+
+
+@pytest.mark.parametrize("kind", ["replica.became_leader", "replica.became_follower", "replica.truncated"])
+def test_jobs_during_which_a_role_begins_end_late(kind: str) -> None:
+    def ends_ms(*observed: str) -> list[int]:
+        core = Echo([RunJob(job=number, kind="flush", work=lambda: None) for number in (1, 2)])
+        site = with_points(Site(lambda number: core, nodes=1), "job-overtaken")
+        site.start()
+        site.nodes[1].perform([Observe(kind=each) for each in observed])
+        site.world.run_to(2 * SECOND)
+        return [now_ms for now_ms, event in core.log if isinstance(event, JobDone)]
+
+    prompt, late = ends_ms("log.opened"), ends_ms(kind)
+    assert len(late) == 2
+    # The second one waits for the first, and by itself.
+    assert late[0] > prompt[0] + 10
+    assert late[1] - late[0] > prompt[1] - prompt[0] + 10
 
 
 def test_a_killed_process_has_done_the_work_that_it_waited_for_and_never_learns_it() -> None:

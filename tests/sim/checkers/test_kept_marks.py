@@ -62,7 +62,7 @@ def test_rt16_a_job_that_was_under_way_does_not_raise_the_marks_that_a_cut_has_l
         monkeypatch.setattr(prepared, "_forgotten_count", lambda: prepared._count_before)
     assert prepared.adopt() is is_adopted
     assert isinstance(node.core, Broker)
-    run.witness.flushes.on_job_done(1, node.core)
+    run.witness.flushes.on_job_done(node, node.core)
     found = [each.checker for each in run.jury.violations[before:]]
     assert found == ["checkpoint-offsets"] * is_adopted
 

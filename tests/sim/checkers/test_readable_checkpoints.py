@@ -25,7 +25,7 @@ class Story:
     """A broker with a checkpoint of high watermarks and one of leader epochs, at the end of its process."""
 
     def __init__(self) -> None:
-        disk = SimDisk(Draws(1), lambda: 0)
+        self.disk = disk = SimDisk(Draws(1), lambda: 0)
         self.files = disk.file_system(Life("broker"))
         self.files.make_directory("data/t-0")
         self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
@@ -66,4 +66,12 @@ def test_a_disk_that_has_damaged_it_excuses_the_broker() -> None:
     write_synced(story.files, f"data/{HIGH_WATERMARK_CHECKPOINT}", WITH_A_TAIL)
     assert story.found(damage="a disk was set back to an older image") == []
     story.jury.ghost.partition("t-0").image(1).cache_damage = "it has rotten"
+    assert story.found() == []
+
+
+def test_rot_excuses_a_broker_without_a_log_too() -> None:
+    story = Story()
+    path = f"data/{HIGH_WATERMARK_CHECKPOINT}"
+    write_synced(story.files, path, SOUND)
+    assert story.disk.rot(path, "sector", Draws(2)) is not None
     assert story.found() == []

@@ -89,7 +89,7 @@ def test_a_profile_changes_no_machine_and_no_network() -> None:
 
 
 def test_buggify_points_are_on_in_half_of_the_seeds_and_change_nothing_else() -> None:
-    found = [each for each in seeds(60) if each.scenario.buggify.points]
+    found = [each for each in seeds(60) if len(each.scenario.buggify.points) > 1]
     assert 20 <= len(found) <= 40
     for each in found[:10]:
         points = each.scenario.buggify.points
@@ -104,6 +104,14 @@ def test_buggify_points_are_on_in_half_of_the_seeds_and_change_nothing_else() ->
             assert isinstance(cluster, dict), cluster
             expected["cluster"] = {key: part for key, part in cluster.items() if key != "jobs"}
         assert left == expected
+
+
+def test_where_a_job_is_always_at_work_it_is_told_late_as_a_role_begins() -> None:
+    found = [each for each in seeds(120) if each.shape == "at-work"]
+    assert found
+    for each in found:
+        assert "job-overtaken" in each.scenario.buggify.points
+        assert not draw(each.seed, buggify=False).scenario.buggify.points
 
 
 @pytest.mark.slow
