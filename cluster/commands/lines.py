@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -36,9 +37,13 @@ async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
 
 
 async def file_chunks(path: Path) -> AsyncIterator[bytes]:
-    """Yields the bytes of a file. Raises OSError, which names it."""
+    """Yields the bytes of a file, or of a pipe as soon as they come. Raises OSError, which names it."""
     with path.open("rb") as file:
         try:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                async for chunk in stream_chunks(file):
+                    yield chunk
+                return
             while chunk := file.read(CHUNK_BYTES):
                 yield chunk
         except OSError as error:

@@ -100,6 +100,8 @@ class ControlServer:
             }
         try:
             async with self._turn:
+                if self._stop.is_set():
+                    return {"error": "the cluster is ending"}
                 await self._carry_out(command, node, waits)
         except (StartFailed, TimeoutError) as error:
             return {"error": str(error)}

@@ -216,6 +216,8 @@ class NodeProcess:
         services = CONTROLLER_SERVICES if arguments.is_controller else BROKER_SERVICES
         self._server = NodeServer(self._runtime, services)
         self._health_updates: set[asyncio.Task[None]] = set()
+        # Whether the core has begun, and whether the node was told to stop before.
+        self._has_begun = self._is_unwanted = False
         self._collections = ShortCollections()
 
     async def run(self) -> int:
@@ -223,8 +225,15 @@ class NodeProcess:
         arguments = self._arguments
         self._catch_signals()
         await self._server.start(arguments.host, arguments.port)
+        if self._is_unwanted:
+            # What was stopped in order stays so: the core has taken nothing over yet.
+            await self._server.stop()
+            await self._runtime.close()
+            report_event("stopped", reason="shutdown")
+            return 0
         try:
             self._runtime.start(self._core.start)
+            self._has_begun = True
             # The logs are loaded now: nothing that came before is garbage.
             self._collections.begin()
             with pid_file(arguments.pid_path):
@@ -271,6 +280,9 @@ class NodeProcess:
 
     def _shut_down(self) -> None:
         """Stops in order, at most STOP_TIMEOUT_S long: a broker may wait for a controller that has stopped too."""
+        if not self._has_begun:
+            self._is_unwanted = True
+            return
         loop = asyncio.get_running_loop()
         loop.call_later(STOP_TIMEOUT_S, self._give_up)
         self._runtime.shut_down()

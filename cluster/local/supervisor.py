@@ -89,6 +89,8 @@ class Supervisor:
         self.brokers = {broker.node_id: ManagedNode(broker) for broker in spec.brokers}
         # The nodes that did not stop in order and were killed.
         self.killed: list[str] = []
+        # Whether all nodes are being stopped: none is started any more.
+        self._is_ending = False
 
     @property
     def nodes(self) -> tuple[ManagedNode, ...]:
@@ -138,10 +140,12 @@ class Supervisor:
 
     async def stop_all(self, waits: Waits | ManyWaits | None = None) -> None:
         """Stops the brokers one after the other, so that each can hand over its leaderships, then the controller."""
+        self._is_ending = True
         for node in (*self.brokers.values(), self.controller):
             await self.stop(node, waits)
 
     async def kill_all(self) -> None:
+        self._is_ending = True
         for node in self.nodes:
             node.is_stopping = True
             await self.kill(node)
@@ -150,6 +154,8 @@ class Supervisor:
         assert not node.is_alive, (node.spec.name, node.pid)
         assert node in self.nodes, node.spec.name
         spec = node.spec
+        if self._is_ending:
+            raise StartFailed(spec, "the cluster is ending", is_unusable_input=False)
         # With several log directories the node makes them itself, and starts without one that cannot be made.
         if not spec.log_dirs:
             spec.directory.mkdir(parents=True, exist_ok=True)
@@ -169,6 +175,9 @@ class Supervisor:
                 env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},
             )
         node.watcher = asyncio.get_running_loop().create_task(self._watch(node, node.process))
+        if self._is_ending:
+            # It was on its way as the others were stopped, and nobody else would end it.
+            await self.kill(node)
 
     def _command(self, spec: NodeSpec) -> list[str]:
         arguments = ["--node-id", str(spec.node_id), "--host", HOST, "--port", str(spec.port)]

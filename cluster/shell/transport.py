@@ -185,6 +185,10 @@ class GrpcStream:
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             # The reader gets the status of an ended stream, which says more than the failed write.
             logger.debug("write failed error=%r", error)
+        except Exception as error:
+            # Nobody else would learn of it: all calls of the stream would wait until their time is up.
+            logger.exception("what cannot be written ends the stream")
+            self.fail(f"cannot be written: {error}")
 
     async def _read(self) -> None:
         reason = "the peer ended the stream"

@@ -19,6 +19,8 @@ RETRY_S = 0.2
 CONFIG = AdminConfig(request_timeout_ms=2_000, default_api_timeout_ms=4_000)
 # The answers after which a request is not repeated: an earlier try has done it.
 _DONE = (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+# The refusals that a broker which is back takes away.
+_PASSING = (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 class Place(NamedTuple):
@@ -36,6 +38,8 @@ class RunAdmin:
         self._admin = AsyncAdmin(",".join(f"{HOST}:{port}" for port in ports), CONFIG)
         self._requests: asyncio.Queue[TopicRequest] = asyncio.Queue()
         self._working: asyncio.Task[None] | None = None
+        # What the controller has refused for good, in words.
+        self.refusals: list[str] = []
 
     async def __aenter__(self) -> RunAdmin:
         await self._admin.start()
@@ -76,7 +80,11 @@ class RunAdmin:
             else:
                 await self._admin.alter_topic_configs(request.name, dict(request.configs))
         except ClusterError as error:
-            return error.code in _DONE
+            if error.code in _DONE:
+                return True
+            if error.code.is_retriable or error.code in _PASSING:
+                return False
+            self.refusals.append(f"topic {request.name}: {error}")
         return True
 
     async def until_led(self, topic: str, partitions: int) -> None:

@@ -31,7 +31,9 @@ BACKOFF_MS = 100
 def say(**fields: object) -> None:
     """Write one line; it is out of this process before the next step, so that a kill does not lose it."""
     at_us = int(asyncio.get_running_loop().time() * 1e6)
-    os.write(sys.stdout.fileno(), json.dumps({"at": at_us, **fields}).encode() + b"\n")
+    left = json.dumps({"at": at_us, **fields}).encode() + b"\n"
+    while left:
+        left = left[os.write(sys.stdout.fileno(), left) :]
 
 
 def bootstrap_of(order: Order) -> str:

@@ -40,15 +40,24 @@ class Later:
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failure: BaseException | None = None
 
     def do(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and self._failure is None:
+            self._failure = task.exception()
 
     async def until_done(self) -> None:
+        """Wait until all of it has happened. Raises what the first of it that failed has raised."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
+        if self._failure is not None:
+            raise self._failure
 
     async def cancel(self) -> None:
         tasks = tuple(self._tasks)

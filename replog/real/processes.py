@@ -84,13 +84,16 @@ class Process:
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        while line := await process.stdout.readline():
-            self._owner.on_line(self, line)
-        status = await process.wait()
-        if process.stdin is not None:
-            process.stdin.close()
-        self.paused = False
-        self._owner.on_ended(self, status)
+        try:
+            # What a process was killed in the midst of is no line.
+            while (line := await process.stdout.readline()).endswith(b"\n"):
+                self._owner.on_line(self, line)
+        finally:
+            status = await process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+            self.paused = False
+            self._owner.on_ended(self, status)
 
     def tell(self, line: bytes) -> None:
         """Write a line to the process, if it runs."""

@@ -11,7 +11,7 @@ from typing import final
 from cluster.core.messages import TopicPartition
 from replog.real.admin import RunAdmin
 from replog.real.clients import Producer
-from replog.real.ground import Ground
+from replog.real.ground import Ground, NotStarted
 from replog.real.judge import DiskJudge
 from replog.real.plan import Plan
 from replog.real.ports import lasting_ports
@@ -34,6 +34,8 @@ from storage.draws import Draws
 # The intervals of the looks at what the nodes have written, and at what each topic lacks.
 WATCH_S = 0.02
 OUTAGE_S = 0.1
+# How long the topics of a run may have no leaders.
+TOPICS_TIMEOUT_S = 60.0
 # How long a short run goes on after all that its steps have planned.
 AFTERWARDS_S = 1.0
 
@@ -143,9 +145,15 @@ class RealRun:
         topics = {name: topic for name, topic in self._scenario.topics.items() if topic.exists}
         for name, topic in topics.items():
             admin.ask(create_request(name, topic))
-        await admin.until_done()
-        for name, topic in topics.items():
-            await admin.until_led(name, topic.partitions)
+        try:
+            async with asyncio.timeout(TOPICS_TIMEOUT_S):
+                await admin.until_done()
+                if admin.refusals:
+                    raise NotStarted(admin.refusals[0])
+                for name, topic in topics.items():
+                    await admin.until_led(name, topic.partitions)
+        except TimeoutError as error:
+            raise NotStarted(f"the topics have no leaders after {TOPICS_TIMEOUT_S:g} s") from error
 
     def _plan(self, admin: RunAdmin) -> Plan:
         ground = self._ground

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import IO, Any, final
 
@@ -40,7 +41,10 @@ class RealCluster:
         self.stop()
 
     def start(self) -> None:
-        """Start all nodes and wait until they can serve. Raises ClusterNotReady."""
+        """Start all nodes and wait until they can serve. Raises ClusterNotReady.
+
+        Whatever else ends the wait, such as a time limit of the test, ends all nodes, too.
+        """
         assert self._process is None, "the cluster is running"
         command = [sys.executable, "-m", "replog", "up", "--nodes", str(self.nodes), "--port", "0", "--json"]
         self.data.mkdir(parents=True, exist_ok=True)
@@ -51,7 +55,17 @@ class RealCluster:
             stdout=subprocess.PIPE,
             stderr=self._said,
         )
-        ready = self._ready(process)
+        # The end of `up` ends the wait for what it says.
+        late = threading.Timer(PATIENCE_S, process.terminate)
+        late.start()
+        try:
+            ready = self._ready(process)
+        except BaseException:
+            # Nobody else would end its nodes: there is no cluster to leave yet.
+            self.stop()
+            raise
+        finally:
+            late.cancel()
         if ready is None:
             process.wait()
             self._forget()

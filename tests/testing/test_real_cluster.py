@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,19 @@ def test_a_real_cluster_serves_and_a_killed_node_comes_back(request: pytest.Fixt
 def test_a_cluster_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(ClusterNotReady, match=r"no\.such\.setting"):
         RealCluster(tmp_path, "--config", "no.such.setting=1").start()
+
+
+def test_a_time_limit_that_ends_the_wait_for_a_cluster_ends_its_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def interrupted(process: subprocess.Popen[bytes]) -> None:
+        begun.append(process)
+        raise TimeoutError("the test may take no longer")
+
+    cluster = RealCluster(tmp_path, nodes=1)
+    monkeypatch.setattr(cluster, "_ready", interrupted)
+    with pytest.raises(TimeoutError), cluster:
+        pass
+    assert begun[0].returncode is not None

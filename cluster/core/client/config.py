@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 
 from storage.codec.compression import Compression
-from storage.config import INT_MAX
+from storage.config import INT_MAX, LONG_MAX
 from storage.errors import ConfigError
 
 ACKS_ALL = -1
@@ -81,6 +81,8 @@ class OffsetReset(Enum):
     NONE = "none"
 
 
+# The numbers that are longs in Kafka; no request has one.
+_LONGS = frozenset({"linger_ms", "buffer_memory", "max_block_ms", "retry_backoff_ms", "metadata_max_age_ms"})
 # The properties whose value is one of a closed set.
 _CHOICES: dict[str, type[Enum]] = {"auto_offset_reset": OffsetReset, "compression_type": Compression}
 
@@ -112,8 +114,6 @@ class ConsumerConfig:
             raise ConfigError("most_read_records must be positive")
         if self.max_partition_fetch_bytes < 1 or self.fetch_max_bytes < 1:
             raise ConfigError("fetch_max_bytes and max_partition_fetch_bytes must be positive")
-        if self.max_partition_fetch_bytes > INT_MAX or self.fetch_max_bytes > INT_MAX:
-            raise ConfigError(f"fetch_max_bytes and max_partition_fetch_bytes must be at most {INT_MAX}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,10 @@ class AdminConfig:
 
 
 def check_types(config: ProducerConfig | ConsumerConfig | AdminConfig) -> None:
-    """Raises TypeError for a property of the wrong type, ConfigError for a negative number other than `acks`."""
+    """Raises TypeError for a property of the wrong type, ConfigError for a number that is out of its bounds.
+
+    Only `acks` may be negative. What Kafka keeps in an int goes into requests, or into sums that do.
+    """
     for item in fields(config):
         value = getattr(config, item.name)
         choice = _CHOICES.get(item.name)
@@ -143,3 +146,6 @@ def check_types(config: ProducerConfig | ConsumerConfig | AdminConfig) -> None:
             raise TypeError(f"{item.name}: expected an int, got {value!r}{hint}")
         if value < 0 and item.name != "acks":
             raise ConfigError(f"{item.name}: expected zero or more, got {value}")
+        most = LONG_MAX if item.name in _LONGS else INT_MAX
+        if value > most:
+            raise ConfigError(f"{item.name}: expected at most {most}, got {value}")

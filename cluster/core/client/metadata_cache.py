@@ -66,7 +66,7 @@ class MetadataCache:
     def update(self, response: MetadataResponse) -> list[LearnEndpoint]:
         """Takes over an answer that is no error; returns the endpoints that are new or have changed."""
         had_brokers = bool(self.brokers)
-        self.cluster_id = response.cluster_id
+        self._adopt_cluster(response.cluster_id)
         learned = [
             LearnEndpoint(node_id=broker.broker_id, host=broker.host, port=broker.port)
             for broker in response.brokers
@@ -80,6 +80,13 @@ class MetadataCache:
         self._forget_lists()
         assert self.brokers or not had_brokers, len(response.brokers)
         return learned
+
+    def _adopt_cluster(self, cluster_id: str) -> None:
+        """Forgets all topics where another cluster has taken the addresses: its offsets and epochs are its own."""
+        if self.cluster_id not in ("", cluster_id) and cluster_id:
+            self.topics.clear()
+            self.errors.clear()
+        self.cluster_id = cluster_id or self.cluster_id
 
     def _update_topic(self, topic: TopicMetadata, metadata_offset: int) -> None:
         if topic.error is not ErrorCode.NONE:

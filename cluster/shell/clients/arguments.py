@@ -12,7 +12,7 @@ from typing import TypeVar
 from cluster.core.client.config import OffsetReset
 from cluster.core.client.consumer import Start
 from cluster.core.client.starts import AtTime, BeforeEnd
-from cluster.core.messages import TopicPartition
+from cluster.core.messages import CreateTopicRequest, TopicPartition
 from storage.batch.record import MAX_INT64, Header
 from storage.codec.utf8 import is_encodable
 from storage.errors import InvalidTopic
@@ -152,6 +152,8 @@ def properties(configs: object) -> tuple[tuple[str, str], ...]:
     for name, value in configs.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"configs: expected {name!r} and its value to be str, got {value!r}")
+        if not (is_encodable(name) and is_encodable(value)):
+            raise ValueError(f"configs: {name!r} with the value {value!r} cannot be written as UTF-8")
     return tuple(configs.items())
 
 
@@ -165,6 +167,18 @@ def assignment(brokers: object) -> tuple[tuple[int, ...], ...]:
             raise TypeError(f"assignment[{index}]: expected a list of broker ids, got {_kind(replicas)}")
         checked.append(tuple(integer(f"assignment[{index}]", broker) for broker in replicas))
     return tuple(checked)
+
+
+def topic_request(request: CreateTopicRequest) -> CreateTopicRequest:
+    """Returns a request that can be sent: the controller judges what its numbers and properties mean."""
+    for name, number in (
+        ("partitions", request.partitions),
+        ("replication_factor", request.replication_factor),
+        *((f"assignment[{index}]", each) for index, row in enumerate(request.assignment) for each in row),
+    ):
+        integer(name, number, at_least=-_MAX_INT32 - 1)
+    properties(dict(request.configs))
+    return request
 
 
 def config_of(config: object, kind: type[T]) -> T:

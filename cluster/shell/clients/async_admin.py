@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast, final
 
@@ -32,6 +33,7 @@ from cluster.shell.clients.arguments import (
     seconds,
     topic_name,
     topic_names,
+    topic_request,
 )
 from cluster.shell.clients.base import DEFAULT_BOOTSTRAP, AsyncClient, fail
 
@@ -73,8 +75,11 @@ class AsyncAdmin(AsyncClient):
         return await self.create(request)
 
     async def create(self, request: CreateTopicRequest) -> str:
-        """Creates the topic of a request as it is, which the controller checks; returns the topic's id."""
-        body = await self._ask(request, request.name)
+        """Creates the topic of a request as it is, which the controller checks; returns the topic's id.
+
+        Raises ValueError for what no request can hold.
+        """
+        body = await self._ask(topic_request(request), request.name)
         assert isinstance(body, CreateTopicResponse)
         return body.topic_id
 
@@ -117,14 +122,24 @@ class AsyncAdmin(AsyncClient):
     async def until_led(self, topic: str, *, partitions: int = 1, timeout_s: float = 10.0) -> bool:
         """Waits until every partition has a leader and every replica's broker has it; returns False when time is up.
 
-        A broker that knows fewer than `partitions` of them is behind, and is asked again.
+        A broker that knows fewer than `partitions` of them is behind, and is asked again. Raises ClusterError for what
+        no wait mends.
         """
-        deadline = asyncio.get_running_loop().time() + seconds("timeout_s", timeout_s)
-        while not is_led(await self.describe((topic,)), topic, partitions=partitions):
-            if asyncio.get_running_loop().time() >= deadline:
-                return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds("timeout_s", timeout_s)):
+                await self._wait_until_led(topic, partitions)
+                return True
+        return False
+
+    async def _wait_until_led(self, topic: str, partitions: int) -> None:
+        while True:
+            try:
+                if is_led(await self.describe((topic,)), topic, partitions=partitions):
+                    return
+            except ClusterError as error:
+                if not error.code.is_retriable:
+                    raise
             await asyncio.sleep(_SETTLE_S)
-        return True
 
     async def _ask(self, body: AdminRequest, subject: str) -> ResponseBody:
         ticket, future = self._ticket()

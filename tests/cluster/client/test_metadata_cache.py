@@ -175,3 +175,19 @@ def test_brokers_are_asked_in_turn_and_the_bootstrap_address_when_all_have_faile
     assert asking.next_node() != BOOTSTRAP
     asking.count_failure(has_failed=True)
     assert asking.next_node() == BOOTSTRAP
+
+
+def test_a_cluster_made_anew_at_the_same_address_is_believed_though_its_metadata_is_shorter() -> None:
+    """Its topics have other ids, at lower offsets and epochs than those of the one before."""
+    old = replace(answer(1, 7, metadata_offset=500), cluster_id="old")
+    new = replace(answer(2, 0, metadata_offset=20, topic_id="2e" * 16), cluster_id="new")
+    cache = cache_of(old, new)
+    assert (cache.cluster_id, cache.topic_id("t"), leader_of(cache)) == ("new", "2e" * 16, 2)
+
+
+def test_a_broker_that_knows_no_cluster_yet_makes_a_client_forget_nothing() -> None:
+    known = replace(answer(1, 7, metadata_offset=500), cluster_id="c")
+    cache = cache_of(known, MetadataResponse(cluster_id=""))
+    assert (cache.cluster_id, leader_of(cache)) == ("c", 1)
+    behind = replace(answer(2, 0, metadata_offset=20, topic_id="2e" * 16), cluster_id="c")
+    assert leader_of(cache_of(known, MetadataResponse(cluster_id=""), behind)) == 1

@@ -91,6 +91,24 @@ def test_an_input_that_cannot_be_read_is_named() -> None:
         asyncio.run(whole(stream_chunks(stream)))
 
 
+def test_lines_of_a_pipe_come_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    # Open for both, so that neither end waits for the other one.
+    pipe = os.open(path, os.O_RDWR)
+
+    async def main() -> list[bytes]:
+        chunks = file_chunks(path)
+        seen = []
+        for line in (b"a\n", b"b\n"):
+            os.write(pipe, line)
+            seen.append(await asyncio.wait_for(anext(chunks), 10))
+        return seen
+
+    assert asyncio.run(main()) == [b"a\n", b"b\n"]
+    os.close(pipe)
+
+
 def prompts(chunks: list[bytes]) -> list[str]:
     """Return what a terminal shows: the prompts, and between them what was typed."""
     shown: list[str] = []

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from cluster.local.node import parse_arguments, run_node
+from cluster.shell.server import NodeServer
 from storage.batch import Record, build_batch
 
 
@@ -71,3 +74,23 @@ def test_a_node_that_is_refused_for_damaged_content_ends_with_one_line(
     (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
     assert record.getMessage() == f"the node could not start: reason={failed['reason']}"
     assert not record.exc_info and "\n" not in failed["reason"]
+
+
+def test_sto3_a_node_that_is_told_to_stop_before_it_has_begun_keeps_the_mark_of_a_clean_stop(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = NodeServer.start
+
+    async def told_to_stop(server: NodeServer, host: str, port: int) -> int:
+        bound = await begin(server, host, port)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.05)
+        return bound
+
+    monkeypatch.setattr(NodeServer, "start", told_to_stop)
+    mark = tmp_path / ".kafka_cleanshutdown"
+    mark.write_bytes(b"")
+    arguments = parse_arguments(["--node-id", "1", "--port", "0", "--directory", str(tmp_path)])
+    assert asyncio.run(run_node(arguments)) == 0
+    assert json.loads(capsys.readouterr().out) == {"event": "stopped", "reason": "shutdown"}
+    assert mark.exists()

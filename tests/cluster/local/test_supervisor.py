@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.local.layout import ClusterSpec, NodeSpec
-from cluster.local.supervisor import Supervisor
+from cluster.local.supervisor import StartFailed, Supervisor
 
 READY = 'print(\'{"event": "ready"}\', flush=True); '
 
@@ -51,3 +51,30 @@ def test_a_process_that_says_why_it_stops_is_shown_with_that(
     told = """print('{"event": "stopped", "reason": "metadata log: No space left"}', flush=True); """
     shown, _ = died(monkeypatch, tmp_path, READY + "import sys; sys.stdin.read(); " + told + "sys.exit(1)")
     assert shown == "dead (exit status 1: metadata log: No space left)"
+
+
+SERVES = READY + "import signal, sys; signal.signal(15, lambda *_: sys.exit(0)); sys.stdin.read()"
+
+
+def test_what_is_started_while_all_are_stopped_is_not_left_running(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A restart of a node whose turn in the end of the cluster is over, and one whose process is being made."""
+    monkeypatch.setattr(Supervisor, "_command", lambda self, spec: [sys.executable, "-c", SERVES])
+
+    async def run() -> None:
+        supervisor = Supervisor(ClusterSpec(data=tmp_path, nodes=2, port=1, controller_port=5), print)
+        first, second = supervisor.brokers[1], supervisor.brokers[2]
+        await supervisor.start(first)
+        on_its_way = asyncio.create_task(supervisor.start(second))
+        # Its process is being made, and is none yet.
+        await asyncio.sleep(0)
+        assert second.process is None
+        await supervisor.stop_all()
+        with pytest.raises(StartFailed):
+            await on_its_way
+        with pytest.raises(StartFailed, match="node 1: the cluster is ending"):
+            await supervisor.start(first)
+        assert not any(node.is_alive for node in supervisor.nodes)
+
+    asyncio.run(asyncio.wait_for(run(), 60))

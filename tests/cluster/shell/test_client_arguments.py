@@ -10,8 +10,9 @@ import pytest
 
 from cluster.core.client.config import AdminConfig, ConsumerConfig, OffsetReset, ProducerConfig
 from cluster.core.client.consumer import Start
-from cluster.core.messages import TopicPartition
-from cluster.shell.clients import Admin, AsyncConsumer, AsyncProducer, Consumer, Producer
+from cluster.core.errors import ClusterError
+from cluster.core.messages import CreateTopicRequest, TopicPartition
+from cluster.shell.clients import Admin, AsyncAdmin, AsyncConsumer, AsyncProducer, Consumer, Producer
 from cluster.shell.clients.async_producer import OutgoingRecord
 from storage.errors import ConfigError
 
@@ -81,6 +82,8 @@ ADMIN: list[tuple[Callable[[Any], object], type[Exception], str]] = [
     (lambda a: a.create_topic("t", replication_factor="3"), TypeError, "replication_factor: expected an int"),
     (lambda a: a.create_topic("t", configs=[("a", "b")]), TypeError, "configs: expected a dict"),
     (lambda a: a.create_topic("t", configs={"segment.bytes": 5}), TypeError, "'segment.bytes' and its value"),
+    (lambda a: a.create_topic("t", configs={"a": "\udcff"}), ValueError, "cannot be written as UTF-8"),
+    (lambda a: a.alter_topic_configs("t", {"a": "\udcff"}), ValueError, "cannot be written as UTF-8"),
     (lambda a: a.create_topic("t", assignment=[1, 2]), TypeError, r"assignment\[0\]: expected a list"),
     (lambda a: a.delete_topic(".."), ValueError, "topic name cannot be '..'"),
     (lambda a: a.describe("orders"), TypeError, "topics: expected a list of names, got str"),
@@ -90,6 +93,10 @@ CONFIGS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: ProducerConfig(acks="all"), TypeError, "acks: expected an int, got 'all': -1 is all"),  # type: ignore[arg-type]
     (lambda: ProducerConfig(acks=2), ConfigError, r"acks=2: must be -1 \(all\), 1 or 0"),
     (lambda: ProducerConfig(batch_size=-1), ConfigError, "batch_size: expected zero or more, got -1"),
+    (lambda: ProducerConfig(request_timeout_ms=1 << 31), ConfigError, "request_timeout_ms: expected at most"),
+    (lambda: ProducerConfig(linger_ms=1 << 63), ConfigError, "linger_ms: expected at most"),
+    (lambda: ConsumerConfig(fetch_min_bytes=3_000_000_000), ConfigError, "fetch_min_bytes: expected at most"),
+    (lambda: ConsumerConfig(fetch_max_wait_ms=1 << 31), ConfigError, "fetch_max_wait_ms: expected at most"),
     (lambda: ProducerConfig(compression_type="zstd"), TypeError, "such as Compression.NONE, got 'zstd'"),  # type: ignore[arg-type]
     (lambda: ConsumerConfig(auto_offset_reset="earliest"), TypeError, "such as OffsetReset.EARLIEST"),  # type: ignore[arg-type]
     (lambda: AdminConfig(request_timeout_ms=None), TypeError, "request_timeout_ms: expected an int"),  # type: ignore[arg-type]
@@ -165,6 +172,36 @@ def test_the_asyncio_clients_refuse_the_same_at_the_same_call() -> None:
                     call(consumer)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (CreateTopicRequest(name="t", partitions=1 << 31), "partitions: expected"),
+        (CreateTopicRequest(name="t", replication_factor=1 << 31), "replication_factor: expected"),
+        (CreateTopicRequest(name="t", assignment=((1, 99_999_999_999),)), r"assignment\[0\]: expected"),
+        (CreateTopicRequest(name="t", configs=(("a", "\udcff"),)), "cannot be written as UTF-8"),
+    ],
+)
+def test_a_topic_that_no_request_can_hold_is_refused_and_the_client_goes_on(
+    request_: CreateTopicRequest, text: str
+) -> None:
+    async def main() -> None:
+        async with AsyncAdmin(NOWHERE, AdminConfig(default_api_timeout_ms=50)) as admin:
+            with pytest.raises(ValueError, match=text):
+                await admin.create(request_)
+            with pytest.raises(ClusterError):
+                await admin.list_topics()
+
+    asyncio.run(main())
+
+
+def test_until_led_says_false_when_its_own_time_is_up() -> None:
+    async def main() -> bool:
+        async with AsyncAdmin(NOWHERE) as admin, asyncio.timeout(10):
+            return await admin.until_led("t", timeout_s=0.1)
+
+    assert asyncio.run(main()) is False
 
 
 def test_headers_may_be_pairs_or_a_mapping_and_bytes_may_be_any_buffer(producer: Producer) -> None:

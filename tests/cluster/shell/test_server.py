@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import grpc
 import grpc.aio
@@ -242,6 +242,18 @@ def test_a_late_stream_call_fails_every_call_in_flight() -> None:
         for answer in await asyncio.gather(late, other):
             assert answer == TransportError(reason="no answer in 30 ms")
         assert asking.order == [1, 2, 3]
+
+    run(check)
+
+
+def test_a_call_that_cannot_be_written_ends_the_stream_and_the_next_one_works() -> None:
+    async def check(_: Node, asking: Client) -> None:
+        endless = replace(fetch(5), min_bytes=1 << 31)
+        async with asyncio.timeout(3):
+            failed = await asking.send(endless, timeout_ms=60_000)
+            assert isinstance(failed, TransportError)
+            assert "cannot be written" in failed.reason
+            assert isinstance(await asking.send(fetch(5)), FetchResponse)
 
     run(check)
 

@@ -9,6 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import final
 
+import pytest
+
 from cluster.core.messages import CONTROLLER_ID
 from replog.real.processes import Process, node_command
 from sim.scenario.loading import parse_scenario
@@ -106,3 +108,41 @@ def test_a_node_gets_the_settings_and_the_route_to_each_peer(tmp_path: Path) -> 
     assert [value for name, value in pairs if name == "--directory"] == [
         str(tmp_path / "broker-1" / "log-1"), str(tmp_path / "broker-1" / "log-2"),
     ]  # fmt: skip
+
+
+def test_what_a_process_was_killed_in_the_midst_of_is_no_line(tmp_path: Path) -> None:
+    async def run() -> None:
+        listener = Listener()
+        process = Process(
+            "torn", listener, tmp_path / "torn.txt",
+            lambda: [sys.executable, "-S", "-c", "print('whole'); print('to', end='', flush=True)"],
+        )  # fmt: skip
+        await process.start()
+        await process.until_ended()
+        assert listener.lines.get_nowait() == b"whole\n" and listener.lines.empty()
+        assert listener.ends == [0]
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_the_end_of_a_life_is_told_though_a_line_of_it_was_refused(tmp_path: Path) -> None:
+    @final
+    class Refuses:
+        def __init__(self) -> None:
+            self.ends: list[int] = []
+
+        def on_line(self, process: Process, line: bytes) -> None:
+            raise ValueError(line)
+
+        def on_ended(self, process: Process, status: int) -> None:
+            self.ends.append(status)
+
+    async def run() -> None:
+        owner = Refuses()
+        process = Process("p", owner, tmp_path / "p.txt", lambda: [sys.executable, "-S", "-c", "print('x')"])
+        await process.start()
+        with pytest.raises(ValueError, match="x"):
+            await process.until_ended()
+        assert owner.ends == [0]
+
+    asyncio.run(asyncio.wait_for(run(), 60))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from replog.real.faults import Later, LinkFaults, ProcessFaults, handlers_of
@@ -101,3 +103,16 @@ def test_what_beside_the_steps_differs_is_told() -> None:
     assert list(what_differs(plain)) == []
     assert [each.partition(":")[0] for each in what_differs(compacted)] == ["topic t"]
     assert [each.partition(":")[0] for each in what_differs(network)] == ["network"]
+
+
+def test_a_start_that_was_planned_and_fails_fails_the_run() -> None:
+    async def fails() -> None:
+        raise OSError("no room for processes")
+
+    async def run() -> None:
+        later = Later()
+        later.do(fails())
+        with pytest.raises(OSError, match="no room"):
+            await later.until_done()
+
+    asyncio.run(run())
