@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ from storage.topics import BadDirectoryName, parse_directory_name
 
 # Kafka's numbers for these offsets; its Spark source accepts them in JSON.
 EARLIEST, LATEST = -2, -1
+# The ending of a segment that takes the place of others, and how often and in which interval to look for its end.
+_SWAP = ".log.swap"
+_LOOKS = 50
+_LOOK_S = 0.05
 
 
 class SourceError(Exception):
@@ -127,9 +132,8 @@ def segment_ranges(file_system: FileSystem, directory: str, options: Mapping[str
         if start == LATEST or end == EARLIEST:
             continue
         first, last = max(start, log_start_offset(file_system, directory, topic, partition)), end
-        ranges += _of_partition(
-            file_system, path, topic, partition, first, last if last != LATEST else 1 << 63
-        )
+        names = _segments_of(file_system, path)
+        ranges += _of_partition(names, path, topic, partition, first, last if last != LATEST else 1 << 63)
     return ranges
 
 
@@ -142,10 +146,25 @@ def log_start_offset(file_system: FileSystem, directory: str, topic: str, partit
     return OffsetCheckpoint(file_system, path).read().get((topic, partition), 0)
 
 
+def _segments_of(file_system: FileSystem, path: str) -> list[str]:
+    """Returns the names of a partition's segments. Waits while a compaction replaces some: they have no names then.
+
+    Raises SourceError if it does not end: a crash has left it so, and the next start of the node ends it.
+    """
+    for _ in range(_LOOKS):
+        names = file_system.list(path)
+        if not any(name.endswith(_SWAP) for name in names):
+            return [name for name in names if re.fullmatch(r"\d{20,}\.log", name)]
+        time.sleep(_LOOK_S)
+    raise SourceError(
+        f"{path}: a compaction was interrupted; start its node, or recover it with `replog log recover`"
+    )
+
+
 def _of_partition(
-    file_system: FileSystem, path: str, topic: str, partition: int, start: int, end: int
+    names: list[str], path: str, topic: str, partition: int, start: int, end: int
 ) -> list[SegmentRange]:
-    names = [name for name in file_system.list(path) if re.fullmatch(r"\d{20,}\.log", name)]
+    """Returns a task for each segment, up to the next segment's base: a compaction may join them before it runs."""
     bases = [int(name.split(".", 1)[0]) for name in names]
     ranges = []
     for index, name in enumerate(names):
@@ -158,7 +177,7 @@ def _of_partition(
                     partition=partition,
                     base_offset=bases[index],
                     start_offset=start,
-                    end_offset=end,
+                    end_offset=min(end, next_base),
                     is_last=index + 1 == len(names),
                 )
             )

@@ -42,6 +42,10 @@ def segment_batches(
                     columns.add(record, batch)
             if columns.is_full:
                 yield columns.take()
+    except FileNotFoundError as error:
+        if fail_on_data_loss:
+            what = "was deleted, or compacted, after the read was planned"
+            raise SourceError(f"{wanted.path} {what}") from error
     except StorageError as error:
         if fail_on_data_loss:
             place = "" if wanted.path in str(error) else f"{wanted.path}: "
@@ -54,10 +58,16 @@ def _sound_batches(wanted: SegmentRange) -> Iterator[RecordBatch]:
     records = FileRecords(OsFileSystem(), wanted.path, read_only=True)
     try:
         position = 0
-        for batch in records.batches():
-            batch.check_valid(wanted.path)
-            yield batch
-            position = batch.position + batch.size_bytes
+        try:
+            for batch in records.batches():
+                batch.check_valid(wanted.path)
+                yield batch
+                position = batch.position + batch.size_bytes
+        except CorruptBatch:
+            # A node that writes a preallocated file has not come to its end yet.
+            if not (wanted.is_last and records.has_only_zeros_from(position)):
+                raise
+            return
         if position < records.size_bytes and not wanted.is_last:
             raise CorruptBatch(wanted.path, position, "bytes after the last whole batch of a sealed segment")
     finally:

@@ -26,6 +26,7 @@ from replog.log_command_options import (
 )
 from replog.log_inspect_commands import stats, verify
 from replog.recovery_backup import check_target, make_backup, overlay
+from replog.vouchers import Vouchers
 from storage.config import LogConfig
 from storage.directory.manager import LOCK_FILE, lock_directory
 from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
@@ -138,8 +139,10 @@ def _recover_all(
     jobs: int,
     show: Show | None,
 ) -> list[Recovery]:
-    """Recover every partition, then lower the checkpoints; returns the results."""
+    """Recover every partition, then lower the checkpoints; returns the results. Meanwhile nothing vouches for them."""
     results: list[Recovery] = []
+    vouchers = _vouchers(file_system, path, partitions)
+    vouchers.withdraw()
     try:
         for result in for_each_partition(work, partitions, jobs=jobs, title="recover"):
             results.append(result)
@@ -148,6 +151,7 @@ def _recover_all(
     # An interruption leaves some partitions recovered: their checkpoints must be lowered too.
     finally:
         _lower_checkpoints(file_system, path, results)
+        vouchers.give_back(_ends(results))
     return results
 
 
@@ -167,7 +171,9 @@ def _run_dry(
         if show is not None:
             echo_lines(show(result))
     with overlay() as unchanged:
+        vouchers = _vouchers(unchanged, path, partitions)
         _lower_checkpoints(unchanged, path, results)
+        vouchers.give_back(_ends(results))
         changes |= {name: change.value for name, change in unchanged.changes().items()}
     return results
 
@@ -281,6 +287,8 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
     recovery = Recovery(directory=path)
     with _offline(file_system, path):
         try:
+            vouchers = _vouchers(file_system, path, [path])
+            vouchers.withdraw()
             log = _open_log(file_system, path, config, report=recovery.note, now_ms=_now_ms())
             before, size_before = log.log_end_offset, log.local.segments.size_bytes
             changed = log.truncate_to(to_offset, now_ms=_now_ms())
@@ -291,6 +299,7 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
             log.close()
             recovery.log_end_offset = end
             _lower_checkpoints(file_system, path, [recovery])
+            vouchers.give_back(_ends([recovery]))
         except StorageError as error:
             fail(str(error))
         except OSError as error:
@@ -416,11 +425,29 @@ def _read_checkpoint(file_system: FileSystem, path: str) -> dict[tuple[str, int]
         return {}
 
 
+def _log_directory(file_system: FileSystem, path: str) -> str:
+    return dirname(path) if is_partition_directory(file_system, path) else path
+
+
+def _vouchers(file_system: FileSystem, path: str, partitions: list[str]) -> Vouchers:
+    keys = [_key(each) for each in partitions]
+    return Vouchers(file_system, _log_directory(file_system, path), keys, _read_checkpoint)
+
+
+def _ends(results: list[Recovery]) -> dict[tuple[str, int], int]:
+    """Returns the ends (exclusive) of the logs whose recovery has not failed."""
+    return {
+        _key(each.directory): each.log_end_offset
+        for each in results
+        if each.error is None and each.log_end_offset is not None
+    }
+
+
 def _lower_checkpoints(file_system: FileSystem, path: str, results: list[Recovery]) -> None:
     """Lower each checkpointed offset that is beyond the end of its log (FL5, and for the cleaner's offsets Kafka's
     LogManager.truncateTo).
     """
-    log_directory = dirname(path) if is_partition_directory(file_system, path) else path
+    log_directory = _log_directory(file_system, path)
     ends = {_key(each.directory): each.log_end_offset for each in results}
     for name in OFFSET_CHECKPOINTS:
         checkpoint = join(log_directory, name)

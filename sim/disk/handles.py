@@ -23,7 +23,7 @@ from sim.disk.names import (
 )
 from storage.codec.buffer import Buffer
 from storage.disk.filesystem import FileStat, OpenMode
-from storage.disk.handle_pool import HandlePool
+from storage.disk.handle_pool import HandlePool, is_out_of_handles
 
 
 def _refuse(error_number: int, path: str) -> OSError:
@@ -152,13 +152,19 @@ class SimFile:
     def sync(self) -> None:
         """Make the file's bytes and length durable; after an error its pending changes are never durable.
 
-        Raises also what an earlier sync met, which made room for another file.
+        Raises also what an earlier sync of this file met.
         """
         self._check("size")
         if self._sync_error is not None:
             self._cache.faults.told.append(self._path)
             raise self._sync_error
-        self._sync()
+        try:
+            self._sync()
+        except OSError as error:
+            # Without a descriptor no sync was tried.
+            if not is_out_of_handles(error):
+                self._sync_error = error
+            raise
 
     def _sync(self) -> None:
         stop = self._cache.begin("sync", self._path)

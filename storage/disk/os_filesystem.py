@@ -253,8 +253,9 @@ class OsFile:
             raise named_error(error, self._path) from error
 
     def sync(self) -> None:
-        """Put the file's bytes and length on stable storage. Raises also what an earlier sync met, which made room for
-        another file.
+        """Put the file's bytes and length on stable storage. Raises also what an earlier sync of this file met.
+
+        The kernel reports an error once and takes the bytes for written then: the next sync would say success.
         """
         descriptor = self._awake()
         if self._sync_error is not None:
@@ -264,7 +265,7 @@ class OsFile:
         try:
             _sync_descriptor(descriptor)
         except OSError as error:
-            self.is_unsynced = True
+            self._sync_error, self.is_unsynced = error, True
             raise named_error(error, self._path) from error
 
     def map_for_reading(self) -> OsReadMap:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from storage.batch import CURRENT_MAGIC, RecordBatch
 from storage.batch.pieces import HEADS_HELD
 from storage.disk.filesystem import FileSystem, join
-from storage.errors import StorageError, reason_of
+from storage.errors import CorruptBatch, StorageError, reason_of
 from storage.inspection.dump.writers import codec_label
 from storage.segment import (
     INDEX_SUFFIX,
@@ -118,7 +118,8 @@ class _Count:
         for base_offset in files.base_offsets:
             self._count_files(base_offset, files.names, is_last=base_offset == files.base_offsets[-1])
             try:
-                self._count_segment(log_path(self._directory, base_offset))
+                is_last = base_offset == files.base_offsets[-1]
+                self._count_segment(log_path(self._directory, base_offset), is_last=is_last)
             except StorageError as error:
                 stats.error = stats.error or " ".join(str(error).split())
             except OSError as error:
@@ -146,15 +147,21 @@ class _Count:
         # A `.log`, two mapped indexes and one that is not; the last segment's are written.
         assert stats.open_files <= 4 * stats.segments + 2, (stats.open_files, stats.segments)
 
-    def _count_segment(self, path: str) -> None:
+    def _count_segment(self, path: str, *, is_last: bool) -> None:
         assert self._stats.segments > 0, path
         records = FileRecords(self._file_system, path, read_only=True)
         try:
             self._stats.log_bytes += records.size_bytes
             end = 0
-            for batch in records.batches():
-                self._count_batch(batch)
-                end = batch.position + batch.size_bytes
+            try:
+                for batch in records.batches():
+                    self._count_batch(batch)
+                    end = batch.position + batch.size_bytes
+            except CorruptBatch:
+                # A node that writes a preallocated file has not come to its end yet.
+                if not (is_last and records.has_only_zeros_from(end)):
+                    raise
+                return
             assert end <= records.size_bytes, (path, end, records.size_bytes)
             if end < records.size_bytes and self._stats.error is None:
                 left_bytes = records.size_bytes - end

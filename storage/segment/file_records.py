@@ -47,6 +47,8 @@ from storage.values import quickly_made
 
 # Positions have 32 bits in the offset index.
 MAX_FILE_BYTES: Final = 2**31 - 1
+# How much of a tail of zeros is looked at by one call.
+_ZEROS_BYTES: Final = 1 << 20
 # A search starts near its target, so that most searches need one small read.
 FIRST_BLOCK_BYTES: Final = 1 << 14
 # A block fits into the second-level cache, from which the checksum then reads it.
@@ -431,6 +433,14 @@ class FileRecords:
     def flush(self) -> None:
         self._file.sync()
 
+    def has_only_zeros_from(self, position: int) -> bool:
+        """Whether the file has zeros from `position` on, as one that was preallocated has while it is written."""
+        while data := self._file.read_at(position, _ZEROS_BYTES):
+            if data.count(0) < len(data):
+                return False
+            position += len(data)
+        return True
+
     def map_for_reading(self) -> ReadMap:
         """Map the whole file, which must not be truncated while it is mapped. Raises ValueError when it is empty."""
         return self._file.map_for_reading()
@@ -452,10 +462,14 @@ class FileRecords:
         return self._file_system.stat(self._path).modified_ms
 
     def close(self) -> None:
-        """Sync, trim and close; a read-only file is only closed (FR6)."""
+        """Trim, sync and close; a read-only file is only closed (FR6).
+
+        Kafka syncs before it trims. A power loss after an orderly stop could give the tail back then, and a clean start
+        would take its zeros for records.
+        """
         if not self._read_only:
-            self.flush()
             self.trim()
+            self.flush()
         self._file.close()
 
     def rest(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,36 @@ def test_seeds_that_are_no_range_are_refused(text: str) -> None:
 
 def test_the_end_of_a_seed_range_is_excluded() -> None:
     assert Seeds.parse("3..7") == Seeds(first=3, end=7)
+
+
+def test_a_task_reads_up_to_the_next_segment_although_a_compaction_joins_them(tmp_path: Path) -> None:
+    root = make(tmp_path, ["t-0/00000000000000000000.log", "t-0/00000000000000000004.log"])
+    ranges = segment_ranges(OsFileSystem(), root, {})
+    assert [(each.base_offset, each.end_offset) for each in ranges] == [(0, 4), (4, 1 << 63)]
+    bound = segment_ranges(OsFileSystem(), root, {"endingoffsets": '{"t": {"0": 3}}'})
+    assert [(each.base_offset, each.end_offset) for each in bound] == [(0, 3)]
+
+
+def test_a_read_is_planned_when_a_swap_of_segments_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make(tmp_path, ["t-0/00000000000000000000.log.swap", "t-0/00000000000000000009.log"])
+    looks: list[float] = []
+
+    def ends(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            (tmp_path / "t-0" / "00000000000000000000.log.swap").rename(
+                tmp_path / "t-0" / "00000000000000000000.log"
+            )
+
+    monkeypatch.setattr(time, "sleep", ends)
+    assert [each.base_offset for each in segment_ranges(OsFileSystem(), root, {})] == [0, 9]
+    assert len(looks) == 3
+
+
+def test_a_swap_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = make(tmp_path, ["t-0/00000000000000000000.log.swap"])
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    with pytest.raises(SourceError, match=r"t-0: a compaction was interrupted"):
+        segment_ranges(OsFileSystem(), root, {})

@@ -294,7 +294,49 @@ def test_an_interrupted_recover_lowers_the_checkpoints_of_the_logs_that_it_cut(
 
     monkeypatch.setattr(log_commands, "echo_lines", interrupted)
     assert run("recover", directory).exit_code != 0
-    assert (directory / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 9\nu 0 3\n"
+    # Of u-0 nobody knows whether it was begun: the next start recovers it.
+    assert (directory / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 9\nu 0 0\n"
+    assert not (directory / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("command", [("recover",), ("truncate", "--to-offset", "9")])
+def test_ll15_after_an_interrupted_recovery_the_next_start_trusts_no_index(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """A time index of zeros would make every record fifty years old, and retention would delete them."""
+
+    def interrupted(walk: object) -> None:
+        raise KeyboardInterrupt
+
+    name, *rest = command
+    with monkeypatch.context() as patch:
+        patch.setattr("storage.recovery.walk._Walk.write_indexes", interrupted)
+        assert run(name, directory / "t-0", *rest).exit_code != 0
+    assert not (directory / ".kafka_cleanshutdown").exists()
+    assert (directory / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 0\nu 0 3\n"
+    logs = manager(directory)
+    log = logs.get("t", 0)
+    assert log is not None and not logs.was_clean
+    assert log.retention.delete_old(NOW_MS) == 0 and log.log_start_offset == 0
+    assert log.log_end_offset == 10
+    logs.close_handles()
+
+
+@pytest.mark.parametrize("command", [("recover",), ("truncate", "--to-offset", "10")])
+def test_a_recovery_that_has_ended_leaves_the_mark_and_the_recovery_points_as_they_were(
+    directory: Path, command: tuple[str, ...]
+) -> None:
+    names = (".kafka_cleanshutdown", "recovery-point-offset-checkpoint")
+    before = [(directory / name).read_bytes() for name in names]
+    name, *rest = command
+    assert run(name, directory / "t-0", *rest).exit_code == 0
+    assert [(directory / name).read_bytes() for name in names] == before
+
+
+def test_a_log_that_could_not_be_recovered_is_not_vouched_for(sealed: Path) -> None:
+    assert run("recover", sealed).exit_code == 2
+    assert (sealed / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 0\nu 0 3\n"
+    assert not (sealed / ".kafka_cleanshutdown").exists()
 
 
 def test_what_cannot_be_healed_is_one_clear_error(directory: Path) -> None:

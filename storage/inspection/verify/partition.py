@@ -172,6 +172,8 @@ class _Verification:
         self._producers = ProducerWatch(file_system, directory, log_start)
         # The paths that lead to nothing.
         self._broken: set[str] = set()
+        # Whether the segment that is read may have a tail of zeros: the last one of a log that a node writes.
+        self._may_be_preallocated = False
         self._last_offset = -1
         self._last_epoch = -1
         # The epoch, base offset, path and position of each batch that starts an epoch.
@@ -265,6 +267,7 @@ class _Verification:
             report.segments += 1
             report.size_bytes += records.size_bytes
             end = 0
+            self._may_be_preallocated = self._in_use and next_base is None
             for batch in self._sound_frames(records):
                 self._check_batch(batch, path, base_offset, next_base)
                 facts.add(
@@ -272,7 +275,8 @@ class _Verification:
                 )
                 end = batch.position + batch.size_bytes
             assert end <= records.size_bytes, (path, end, records.size_bytes)
-            if end < records.size_bytes and not self._is_reported(path, end):
+            is_whole = end == records.size_bytes or self._is_reported(path, end)
+            if not is_whole and not (self._may_be_preallocated and records.has_only_zeros_from(end)):
                 left = records.size_bytes - end
                 self._add(path, end, "FR8", f"the last {left} bytes are no whole batch")
         finally:
@@ -288,7 +292,8 @@ class _Verification:
         try:
             yield from records.batches()
         except CorruptBatch as error:
-            self._add(error.path, error.position, "FR8", error.reason)
+            if not (self._may_be_preallocated and records.has_only_zeros_from(error.position)):
+                self._add(error.path, error.position, "FR8", error.reason)
 
     def _check_batch(self, batch: RecordBatch, path: str, base_offset: int, next_base: int | None) -> None:
         report, position = self._report, batch.position

@@ -159,6 +159,9 @@ class ProducerWatch:
         except CorruptIndex as error:
             yield path, None, "IX30", error.reason
         for transaction in self._aborted.values():
+            if transaction.last_offset < self._log_start():
+                # A compaction has looked at none below the log start, as in Kafka (CL22): nobody reads there.
+                continue
             message = (
                 f"no entry for the aborted transaction of producer {transaction.producer_id} "
                 f"from {transaction.first_offset} to {transaction.last_offset}"

@@ -48,13 +48,15 @@ def test_a_prefix_of_very_many_changes_survives() -> None:
 
 def test_a_failed_sync_loses_every_pending_change_for_good() -> None:
     disk = new_disk()
-    _, file = with_durable_file(disk)
+    fs, file = with_durable_file(disk)
     for _ in range(APPENDS):
         file.append(b"x")
     disk.fail(1, verbs={"sync"})
     with pytest.raises(OSError, match="Input/output error"):
         file.sync()
     assert disk.has_lost_writes and disk.pending_count() == 0
+    # Who opens it again knows nothing of the error.
+    file = fs.open(file.path, OpenMode.CREATE)
     file.append(b"y")
     file.sync()
     assert disk.has_lost_writes and disk.deceives

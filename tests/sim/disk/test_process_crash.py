@@ -219,11 +219,13 @@ class TestArmedFaults:
 
     def test_what_a_failed_sync_held_is_lost_even_to_the_next_sync(self) -> None:
         disk = new_disk()
-        _, file = with_durable_file(disk, b"first")
+        fs, file = with_durable_file(disk, b"first")
         file.append(b"LOST.")
         disk.fail(1, errno.EIO, verbs={"sync"})
         with pytest.raises(OSError):
             file.sync()
+        # Who opens it again knows nothing of the error.
+        file = fs.open(file.path, OpenMode.CREATE)
         file.append(b"later")
         file.sync()
         assert file.read_at(0, 99) == b"firstLOST.later"

@@ -35,3 +35,14 @@ def test_the_error_of_a_sync_that_made_room_for_another_file_is_told_by_the_next
     with pytest.raises(OSError, match="f"):
         file.sync()
     assert list(disk.errors) == ["f"]
+
+
+def test_after_one_sync_has_failed_no_later_one_of_the_file_says_success() -> None:
+    disk = new_disk()
+    file = disk.file_system(Life()).open("f", OpenMode.CREATE)
+    file.append(b"a")
+    disk.fail(1, verbs={"sync"}, path_suffix="f")
+    for _ in range(2):
+        with pytest.raises(OSError, match="f"):
+            file.sync()
+    assert not disk.has_deceived

@@ -330,16 +330,19 @@ def test_a_full_disk_stores_what_fits_and_lets_files_go_away() -> None:
 
 def test_a_sync_after_a_failed_one_says_success_and_writes_nothing_of_the_dropped_pages() -> None:
     disk = SimDisk(Draws(1), lambda: 0)
-    file = disk.file_system(Life("first")).open("a", OpenMode.CREATE_NEW)
-    disk.file_system(Life("first")).sync_directory("")
+    fs = disk.file_system(Life("first"))
+    file = fs.open("a", OpenMode.CREATE_NEW)
+    fs.sync_directory("")
     told: list[str] = []
     disk.fail_next_sync("a", lambda: told.append("failed"))
     file.append(b"abc")
     with pytest.raises(OSError):
         file.sync()
     assert told == ["failed"] and not disk.deceives
-    file.append(b"de")
-    file.sync()
+    # Who opens it again knows nothing of the error.
+    again = fs.open("a", OpenMode.CREATE)
+    again.append(b"de")
+    again.sync()
     assert disk.deceives
     assert disk.durable_bytes("a") == b"\0\0\0de"
 

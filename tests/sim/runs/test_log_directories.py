@@ -153,7 +153,7 @@ steps:
 def test_a_machine_restarts_with_its_mended_disk_if_a_sync_had_failed(directories: int) -> None:
     text = MENDED.replace("directories: 2", f"directories: {directories}")
     text = text.replace("directory: 2", f"directory: {directories}")
-    result = run_scenario(parse_scenario(text), 2)
+    result = run_scenario(parse_scenario(text), 6)
     assert result.verdict is Verdict.HELD, (result.violations, result.starved_because)
     assert any("the machine of broker-1 restarts, because a sync had failed" in line for line in result.story)
     # With its only directory the broker has lost its process too.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,22 @@ def test_the_total_is_the_sum_of_the_partitions() -> None:
         codecs={"none": 21, "lz4": 1}, magics={"2": 19, "1": 3}, open_files=66, maps=22,
     )  # fmt: skip
     assert total_stats([]) == TotalStats()
+
+
+def test_a_file_that_is_preallocated_and_written_is_no_damage(tmp_path: Path) -> None:
+    """Its tail is zeros until the node has come there; where no node writes, a start would have to cut them off."""
+    file_system, directory = OsFileSystem(), f"{tmp_path}/t-0"
+    config = replace(THREE, preallocate=True)
+    log = PartitionLog.open(file_system, directory, config, clean=True, now_ms=NOW_MS)
+    append_each(log, 5)
+    stats = partition_stats(file_system, directory)
+    assert (stats.error, stats.records, stats.log_end_offset) == (None, 5, 5)
+    assert verify_partition(file_system, directory, in_use=True).problems == []
+    (problem,) = verify_partition(file_system, directory).problems
+    assert problem.rule == "FR8"
+    active = file_system.open(log.local.segments.active.path, OpenMode.CREATE)
+    active.write_at(active.size() - 1, b"x")
+    assert partition_stats(file_system, directory).error is not None
+    assert [each.rule for each in verify_partition(file_system, directory, in_use=True).problems] == ["FR8"]
+    active.close()
+    log.close_handles()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from sim.disk import SimFileSystem
+from sim.disk.life import Life
 from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT
 from storage.disk.filesystem import OpenMode, join
 from storage.index.transaction_index import ENTRY
@@ -15,6 +16,7 @@ from storage.inspection.verify.partition import LogStarts, verify_partition
 from storage.producers.entry import ProducerStateEntry
 from storage.producers.rows import encode_snapshot
 from storage.producers.snapshot import snapshot_name
+from tests.storage.cleaner.compacted_logs import COMPACTED, CleanedLog
 from tests.storage.logs import DIRECTORY, SIZE, batch, marker, new_file_system
 
 PID = 7
@@ -156,6 +158,24 @@ def test_ls10_a_committed_transaction_and_a_marker_without_data_need_no_entry() 
     assert found({0: batches}) == []
     assert found({0: [*batches, marker(PID, is_commit=False, offset=2)]}) == []
     assert found({0: batches}, {INDEX: FIRST}) == [(INDEX, 0, "LS10")]
+
+
+def test_ls10_a_transaction_that_ended_below_the_log_start_needs_no_entry() -> None:
+    """A compaction looks at none there (CL22)."""
+    log = CleanedLog(COMPACTED)
+    log.in_transaction(7, (1, "x"))
+    log.abort(7)
+    log.put(2)
+    log.put(3)
+    log.roll()
+    log.put(4)
+    log.log.marks.maybe_increment_log_start_offset(3)
+    log.clean(3)
+    log.log.close()
+    file_system = log.disk.file_system(Life())
+    assert verify_partition(file_system, DIRECTORY, log_start=lambda: 3).problems == []
+    (problem,) = verify_partition(file_system, DIRECTORY, log_start=lambda: 0).problems
+    assert problem.rule == "LS10"
 
 
 def test_ls10_an_entry_belongs_to_the_segment_of_its_marker() -> None:

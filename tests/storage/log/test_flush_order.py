@@ -151,3 +151,28 @@ def test_fl1_a_roll_whose_names_cannot_be_synced_leaves_the_recovery_point() -> 
     with pytest.raises(StorageError):
         log.flushes.roll(now_ms=NOW_MS)
     assert (log.local.recovery_point, log.log_end_offset) == (0, 3)
+
+
+def test_fl1_a_roll_does_not_vouch_for_what_a_flush_job_has_failed_to_sync() -> None:
+    """The log's thread rolls before it hears of the job: the kernel reports an error once."""
+    disk, log = disk_and_log(THREE)
+    append_each(log, 2)
+    prepared = log.flushes.prepare(2)
+    disk.fail(1, verbs={"sync"}, path_suffix=".log")
+    with pytest.raises(OSError):
+        prepared()
+    with pytest.raises(StorageError):
+        append_each(log, 2)
+    assert log.online.reason is not None and log.local.recovery_point == 0
+
+
+def test_fl1_an_orderly_stop_does_not_vouch_for_what_a_flush_job_has_failed_to_sync() -> None:
+    """It has forgotten the job by the time that this ends."""
+    disk, log = disk_and_log()
+    append_each(log, 2)
+    prepared = log.flushes.prepare(2)
+    disk.fail(1, verbs={"sync"}, path_suffix=".log")
+    with pytest.raises(OSError):
+        prepared()
+    with pytest.raises(StorageError):
+        log.close()

@@ -7,8 +7,9 @@ import struct
 import pytest
 
 import storage.segment.file_records
+from sim.disk.life import Life
 from storage.batch import stamp
-from storage.disk.filesystem import FileSystem, OpenMode, read_file
+from storage.disk.filesystem import FileSystem, OpenMode, dirname, read_file
 from storage.errors import CorruptBatch, StorageError
 from storage.segment.file_records import FileRecords
 from tests.storage.index.indexes import simulated
@@ -69,6 +70,30 @@ class TestOpenAndAppend:
         assert again.append(THREE[1]) == len(THREE[0])
         assert fs.stat(path).size_bytes == len(THREE[0]) + len(THREE[1])
         again.close()
+
+    def test_fr6_a_power_loss_after_an_orderly_stop_does_not_give_the_preallocated_tail_back(self) -> None:
+        disk, fs = simulated()
+        records = FileRecords(fs, PATH, preallocate_bytes=1 << 12)
+        records.append(THREE[0])
+        fs.sync_directory(dirname(PATH))
+        records.flush()
+        records.close()
+        disk.lose_power("none")
+        assert disk.file_system(Life()).stat(PATH).size_bytes == len(THREE[0])
+
+    def test_only_zeros_are_taken_for_a_preallocated_tail(
+        self, both_file_systems: tuple[FileSystem, str]
+    ) -> None:
+        fs, directory = both_file_systems
+        records = FileRecords(fs, f"{directory}/0.log", preallocate_bytes=3 << 20)
+        records.append(THREE[0])
+        end = records.size_bytes
+        assert records.has_only_zeros_from(end) and not records.has_only_zeros_from(0)
+        file = fs.open(f"{directory}/0.log", OpenMode.CREATE)
+        file.write_at((2 << 20) + 7, b"x")
+        assert not records.has_only_zeros_from(end)
+        file.close()
+        records.close()
 
     @pytest.mark.covers("FileRecordsTest.testAppendProtectsFromOverflow")
     def test_fr4_append_refuses_bytes_beyond_two_gibibytes(self) -> None:

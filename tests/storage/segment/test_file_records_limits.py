@@ -65,13 +65,13 @@ def test_fr2_the_walk_over_headers_ends_at_its_given_end_although_its_buffer_has
         assert [header[0] for *_, header in records.scan_headers(0, end)] == [0, 1], end
 
 
-def test_fr6_a_close_syncs_before_it_trims() -> None:
+def test_fr6_a_close_trims_before_it_syncs() -> None:
     disk, file_system, _ = new_records()
     records = FileRecords(file_system, PATH, preallocate_bytes=4096)
     records.append(batch(0))
     disk.call_log = []
     records.close()
-    assert [call.split(" ")[0] for call in disk.call_log] == ["sync", "truncate"]
+    assert [call.split(" ")[0] for call in disk.call_log] == ["truncate", "sync"]
 
 
 def test_fr6_closing_a_file_opened_for_reading_changes_nothing() -> None:
