@@ -51,6 +51,18 @@ class DiskPoints:
             return size_bytes
         return self._buggify.between(1, size_bytes - 1, "read-in-parts", self._name)
 
+    def leaves_over(self) -> bool:
+        """Whether an earlier life has left what it wrote before it could rename it to a checkpoint."""
+        return self._buggify.fires("leftover-file", self._name)
+
+    def leaves_swap(self) -> bool:
+        """Whether an earlier life has ended before the last renames of a compaction."""
+        return self._buggify.fires("leftover-swap", self._name)
+
+    def which(self, count: int) -> int:
+        """Returns the number of one of so many segments."""
+        return self._buggify.between(0, count - 1, "leftover-swap", self._name)
+
     def handles(self) -> HandlePool | None:
         """Returns the pool of a new process with few file handles; None if it may have as many as it likes."""
         if not self._buggify.fires("few-handles", self._name):

@@ -21,11 +21,11 @@ _LOST = TransportError(reason="connection reset")
 class HostPoints:
     """The points at the shell of the node or client called `name`. Times are microseconds."""
 
-    __slots__ = ("_compacted", "_metadata", "buggify", "name")
+    __slots__ = ("_metadata", "buggify", "compacted", "name")
 
     def __init__(self, buggify: Buggify, name: str, compacted: Collection[str] = ()) -> None:
         """Makes the points; `compacted` are the names of the topics that take no record without a key."""
-        self.buggify, self.name, self._compacted = buggify, name, compacted
+        self.buggify, self.name, self.compacted = buggify, name, compacted
         # The last metadata that the client got, by the topics that it is about.
         self._metadata: dict[tuple[str, ...], MetadataResponse] = {}
 
@@ -107,7 +107,7 @@ class HostPoints:
 
     def strays(self, body: RequestBody) -> list[Stray]:
         """Returns the requests that arrive beside one, and must be refused."""
-        return list(strays(self.buggify, self.name, body, self._compacted))
+        return list(strays(self.buggify, self.name, body, self.compacted))
 
     def answer(self, body: Answer) -> Answer:
         """Returns what the core gets in place of an answer: the same, older metadata, or no answer."""

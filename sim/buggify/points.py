@@ -70,6 +70,12 @@ _DISK = _of(
     ("names-written-back", 25, "a directory becomes durable by itself after a change of a name"),
     ("write-in-parts", 25, "a write is two writes, of which a power loss may keep one"),
     ("read-in-parts", 10, "a read takes two calls, and the second one may fail"),
+    ("leftover-file", 50, "a file beside a checkpoint is left of an earlier life, with a longer content"),
+    (
+        "leftover-swap",
+        50,
+        "a segment of a compacted log waits at a start to take its name, the last of a swap",
+    ),
     ("few-handles", 50, "a process has up to four file handles, and gives up those that it does not use"),
 )
 _CLOCK = _of("clock", ("clock-coarse", 50, "the clock of a machine moves in steps of 10 ms"))

@@ -15,6 +15,7 @@ from cluster.core.messages import CONTROLLER_ID, FetchMetadataResponse
 from sim.disk import PowerLoss, SimDisk
 from sim.disk.faults import Trigger
 from sim.disk.life import Dead, Life
+from sim.hosts.leftovers import leave_over
 from sim.hosts.shell import LONG_STEP_US, Core, Queued, Shell, Watcher
 from sim.world.clock import Clock
 from sim.world.network import Network
@@ -190,6 +191,8 @@ class Node(Shell):
         self.life = Life(f"{self.name}#{self.starts}")
         self._began_us = self.world.now_us
         self.clock.begin_life()
+        if self.points is not None:
+            leave_over(self.disk, self.directories, self.points.compacted)
         self.disk.meter.take_us(self.world.now_us)
         self.disk.begin_life()
         self.damage = ""

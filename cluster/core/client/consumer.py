@@ -435,6 +435,8 @@ class ConsumerCore:
             position.offset = read.next_offset
             position.last_fetched_epoch = read.last_epoch
             position.max_bytes = self.config.max_partition_fetch_bytes
+            # The leader serves a request in its order: those that had nothing of this answer come first now (KIP-74).
+            self._positions[position.topic_partition] = self._positions.pop(position.topic_partition)
             effects.append(
                 Fetched(
                     topic_partition=position.topic_partition,

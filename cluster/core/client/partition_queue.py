@@ -195,6 +195,14 @@ class PartitionQueue:
         if refused is None or self._is_passed or self._last_acked_number < batch.number < refused:
             self._refused_number = batch.number
 
+    def leave_cluster(self) -> list[ProducerBatch]:
+        """Returns the batches without an outcome of which only the cluster before knows; no sequence of it goes on."""
+        sent = [*self.in_flight, *(batch for batch in self.queue if batch.is_sequenced)]
+        self.queue = deque(batch for batch in self.queue if not batch.is_sequenced)
+        if self.identity is not None:
+            self._refused_number = -1
+        return sent
+
     @property
     def has_gap(self) -> bool:
         """Whether a sequence of this identity was lost for certain."""

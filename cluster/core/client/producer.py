@@ -464,7 +464,10 @@ class ProducerCore:
         call, body = response.call, response.body
         assert call < self._next_call, (call, self._next_call)
         if self.metadata.owns(call):
-            return list(self.metadata.on_response(now_ms, body))
+            before = self.metadata.cache.cluster_id
+            effects: list[ProducerEffect] = list(self.metadata.on_response(now_ms, body))
+            is_other = before not in ("", self.metadata.cache.cluster_id)
+            return [*effects, *self._leave_cluster()] if is_other else effects
         if self.identity.owns(call):
             self.identity.on_response(now_ms, body)
             return []
@@ -473,11 +476,28 @@ class ProducerCore:
         if batches is None:
             self.metadata.request()
             return []
-        effects: list[ProducerEffect] = []
+        effects = []
         results = results_of(body)
         for batch in batches:
             result = results.get(batch.topic_partition) or missing_result(batch.topic_partition, body)
             effects += self._on_result(now_ms, batch, result)
+        return effects
+
+    def _leave_cluster(self) -> list[ProducerEffect]:
+        """Fails what the cluster before may have, and asks for an id of the one that has taken its addresses.
+
+        That one may give the same id to another producer: under it, a batch of this one would pass for one of the
+        other's.
+        """
+        if not self.config.is_idempotent:
+            return []
+        self.identity.forget()
+        effects: list[ProducerEffect] = []
+        for queue in self._queues.values():
+            for batch in queue.leave_cluster():
+                batch.may_be_appended = True
+                text = "another cluster has taken the addresses; the one before may have the record"
+                effects += self._fail(batch, ErrorCode.INCONSISTENT_CLUSTER_ID, text)
         return effects
 
     def _on_result(

@@ -67,5 +67,9 @@ class IdentityKeeper:
         assert self.current is None or self.current != used, used
         return self.current
 
+    def forget(self) -> None:
+        """Asks for another id: the cluster that has given this one is gone."""
+        self.current = None
+
     def next_wake_ms(self) -> int | None:
         return self._allowed_ms if self.current is None and self._call is None else None

@@ -53,8 +53,12 @@ class IsrChanges:
 
     def _on_lag_timer(self, now_ms: int) -> None:
         self._arm_lag_timer(now_ms)
-        for replica in self._context.replicas.values():
+        for replica in tuple(self._context.replicas.values()):
             self.maybe_shrink(now_ms, replica)
+            if replica.leader is not None:
+                # Who is no member, and was caught up until it died, is waited for until it lags: nothing but time says
+                # so, and no append may come (Kafka waits for one).
+                self._context.advance_high_watermark(replica, now_ms)
 
     def maybe_expand(self, now_ms: int, replica: Replica, follower: FollowerProgress) -> bool:
         """Proposes that `follower` joins, if it may and nothing else is proposed (ISR-5). Returns whether it did."""

@@ -173,8 +173,9 @@ class LeaderAppends:
         if not info.is_duplicate:
             self._context.report_appended(replica, info.first_offset, info.last_offset, "leader")
             self._flushes.maybe_flush(replica)
-            # If no follower is waited for, the append alone commits the records.
-            self._context.advance_high_watermark(replica, now_ms)
+        # If no follower is waited for, the append alone commits the records. One that had been caught up may be waited
+        # for no more, which nothing else tells: the retry of an append looks again (HWM-5).
+        self._context.advance_high_watermark(replica, now_ms)
         return self._wait(now_ms, replica, leader, info, acks, timeout_ms, on_done)
 
     def _refuse(self, topic_partition: TopicPartition, error: ClusterError, on_done: OnDone) -> None:

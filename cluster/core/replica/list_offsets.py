@@ -10,6 +10,7 @@ from typing import final
 
 from cluster.core import fencing
 from cluster.core.errors import ClusterError, ErrorCode
+from cluster.core.fencing import LogView
 from cluster.core.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -59,12 +60,13 @@ class ListOffsetsHandler:
         search = replica.log.reads.search_for_timestamp(request.timestamp)
         assert search is not None, replica.name
         found: list[TimestampAndOffset | None] = []
+        view = replica.view
 
         def work() -> None:
             found.append(search(None))
 
         def then(now_ms: int, error: Exception | None) -> None:
-            self._on_searched(call, request, replica, found, error)
+            self._on_searched(call, request, replica, view, found, error)
 
         self._context.outbox.run_job("search", work, then)
 
@@ -73,17 +75,25 @@ class ListOffsetsHandler:
         call: int,
         request: ListOffsetsRequest,
         replica: Replica,
+        view: LogView,
         found: list[TimestampAndOffset | None],
         error: Exception | None,
     ) -> None:
-        """Answers as far as the replica still leads: what was found may have been cut off meanwhile."""
-        if isinstance(error, OSError):
-            error = replica.log.reads.failed(error)
+        """Answers as far as the replica still leads in the epoch in which the search began.
+
+        What was found may have been cut off since, and what the search has met may be files that were closed under it.
+        """
         try:
+            is_present = self._context.replicas.get(request.topic_partition) is replica
+            if not is_present or not fencing.is_same_log(view, replica.view):
+                name = replica.name
+                raise ClusterError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was removed, or has another leader"
+                )
+            if isinstance(error, OSError):
+                error = replica.log.reads.failed(error)
             if error is not None:
                 raise error
-            if self._context.replicas.get(request.topic_partition) is not replica:
-                raise ClusterError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{replica.name} was removed meanwhile")
             answer = self._look_up(request, found)
         except ClusterError as refused:
             answer = ListOffsetsResponse(topic_partition=request.topic_partition, error=refused.code)

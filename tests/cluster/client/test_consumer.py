@@ -445,3 +445,17 @@ def test_missing_topic_is_reported_once_and_asked_for_again() -> None:
     effects = consumer.step(100, WAKE)
     assert missing not in effects
     assert sends(effects)
+
+
+def test_a_partition_that_always_fills_an_answer_does_not_starve_the_others() -> None:
+    """A leader serves the partitions of a request in order, up to fetch.max.bytes (KIP-74)."""
+    consumer, _, (first,) = reading(partitions=2)
+    assert isinstance(first.body, FetchRequest)
+    assert [each.topic_partition for each in first.body.partitions] == [T0, T1]
+    (second,) = fetches(consumer.step(0, fetched(first, batch(0, 2))))
+    assert isinstance(second.body, FetchRequest)
+    assert [each.topic_partition for each in second.body.partitions] == [T1, T0]
+    # What brings no record takes no turn.
+    (third,) = fetches(consumer.step(0, fetched(second)))
+    assert isinstance(third.body, FetchRequest)
+    assert [each.topic_partition for each in third.body.partitions] == [T1, T0]

@@ -5,14 +5,19 @@ Each rule here was broken once: records were written twice, or were reported as 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cluster.core.client.config import ProducerConfig
+from cluster.core.client.effects import ProducerEffect
 from cluster.core.client.producer import WAKE_TIMER, ProducerCore
 from cluster.core.effects import Send
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Response, TimerFired, TransportError
 from cluster.core.messages import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     MetadataRequest,
     ProducePartitionResponse,
     ProduceRequest,
@@ -373,3 +378,59 @@ def test_answers_of_the_deleted_topic_come_before_the_first_batch_to_the_new_one
     (new,) = produced(producer.step(1000, accepted(old, 1)))
     assert not produced(producer.send(1000, "t", None, b"z", ticket=3))
     assert produced(producer.step(1000, accepted(new, 0)))
+
+
+def moved_to_another_cluster(producer: ProducerCore, cluster: FakeCluster) -> list[ProducerEffect]:
+    """Let the producer learn that another cluster has taken the addresses; returns what it does then."""
+    producer.metadata.request()
+    (ask,) = [
+        each
+        for each in sends(producer.step(1_000, TimerFired(key=WAKE_TIMER)))
+        if isinstance(each.body, MetadataRequest)
+    ]
+    body = replace(cluster.metadata(("t",)), cluster_id="another")
+    return producer.step(1_000, Response(call=ask.call, body=body))
+
+
+def test_a_cluster_that_takes_the_addresses_gives_a_producer_another_id() -> None:
+    """It hands out the same ids as the one before: under its old one, a batch would pass for another producer's."""
+    producer, cluster = ready_producer()
+    proven(producer)
+    effects = moved_to_another_cluster(producer, cluster)
+    (asked,) = [each for each in sends(effects) if isinstance(each.body, InitProducerIdRequest)]
+    assert produced(producer.send(1_000, "t", None, b"waits", ticket=1)) == []
+    answer = InitProducerIdResponse(producer_id=7, producer_epoch=0)
+    (sent,) = produced(producer.step(1_000, Response(call=asked.call, body=answer)))
+    batch = batch_of(sent)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (7, 0, 0)
+
+
+def test_the_same_id_of_another_cluster_is_used_with_another_epoch() -> None:
+    producer, cluster = ready_producer()
+    proven(producer)
+    before = producer.identity.current
+    assert before is not None
+    effects = moved_to_another_cluster(producer, cluster)
+    (asked,) = [each for each in sends(effects) if isinstance(each.body, InitProducerIdRequest)]
+    answer = InitProducerIdResponse(producer_id=before.producer_id, producer_epoch=before.producer_epoch)
+    producer.step(1_000, Response(call=asked.call, body=answer))
+    (sent,) = produced(producer.send(1_000, "t", None, b"next", ticket=1))
+    batch = batch_of(sent)
+    assert (batch.producer_id, batch.producer_epoch) == (before.producer_id, before.producer_epoch + 1)
+    assert batch.base_sequence == 0
+
+
+def test_what_was_sent_to_the_cluster_before_has_an_unknown_outcome() -> None:
+    producer, cluster = ready_producer()
+    proven(producer)
+    (in_flight,) = produced(producer.send(0, "t", None, b"sent", ticket=1))
+    effects = moved_to_another_cluster(producer, cluster)
+    (told,) = delivered(effects)
+    assert (told.ticket, told.error, told.is_unknown) == (1, ErrorCode.INCONSISTENT_CLUSTER_ID, True)
+    # Its answer, whenever it comes, changes nothing.
+    assert delivered(producer.step(1_000, failed(in_flight, ErrorCode.NOT_LEADER_OR_FOLLOWER))) == []
+    (asked,) = [each for each in sends(effects) if isinstance(each.body, InitProducerIdRequest)]
+    answer = InitProducerIdResponse(producer_id=7, producer_epoch=0)
+    assert produced(producer.step(2_000, Response(call=asked.call, body=answer))) == []
+    (sent,) = produced(producer.send(2_000, "t", None, b"next", ticket=2))
+    assert (batch_of(sent).producer_id, batch_of(sent).base_sequence) == (7, 0)

@@ -230,3 +230,38 @@ def test_hwm2_a_joiner_that_may_have_been_let_in_is_waited_for() -> None:
     setup.now_ms += 60_000
     setup.fetch(2, 11)
     assert setup.high_watermark == 10
+
+
+def behind_a_dead_follower() -> Setup:
+    """Returns a leader that waits for broker 3, which was caught up while 2 was proposed, and has died since."""
+    setup = Setup()
+    setup.place(leader=1, replicas=(1, 2, 3), isr=(1,))
+    setup.append(b"a")
+    proposal = only_sent(setup.fetch_effects(2, 1, max_wait_ms=500), AlterPartitionRequest)
+    setup.fetch_effects(3, 1, max_wait_ms=500)
+    setup.answer_alter(proposal)
+    assert setup.produce(b"b", acks=-1, producer_id=5, base_sequence=0) is None
+    setup.fetch(2, 2)
+    setup.register(3, fenced=True)
+    assert (setup.high_watermark, setup.end) == (1, 2)
+    return setup
+
+
+def test_hwm5_a_dead_follower_that_was_caught_up_is_waited_for_as_long_as_it_does_not_lag() -> None:
+    """It is in no ISR, so no change of the partition comes; nor need another append."""
+    setup = behind_a_dead_follower()
+    for _ in range(3):
+        setup.wait(15_000, "isr.lag")
+        setup.fetch(2, 2)
+    assert setup.high_watermark == 2
+
+
+def test_hwm5_the_retry_of_an_append_looks_again() -> None:
+    setup = behind_a_dead_follower()
+    setup.now_ms += 60_000
+    setup.outbox.on_timer(setup.now_ms, "produce.expiry")
+    setup.settle()
+    assert setup.high_watermark == 1
+    answer = setup.produce(b"b", acks=-1, producer_id=5, base_sequence=0)
+    assert answer is not None and (answer.error, answer.base_offset) == (ErrorCode.NONE, 1)
+    assert setup.high_watermark == 2

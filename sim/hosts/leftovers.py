@@ -1,0 +1,73 @@
+"""What earlier lives of a machine may have left in its log directories."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+
+from sim.buggify.disks import DiskPoints
+from sim.disk import SimDisk, SimFileSystem
+from sim.disk.life import Life
+from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
+from storage.disk.filesystem import OpenMode, join
+from storage.segment.names import CLEANED_SUFFIX, SWAP_SUFFIX
+
+# What is left beside a checkpoint that is written again: that of a broker that had many more partitions.
+_CONTENT = b"0\n400\n" + b"".join(b"left-over %d 7\n" % number for number in range(400))
+_LOG = re.compile(r"\d{20}\.log")
+_SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
+
+
+def leave_over(disk: SimDisk, directories: Iterable[str], compacted: Collection[str]) -> None:
+    """Put into the directories what a life leaves that ended in the midst of a change, if a point fires.
+
+    `compacted` are topics. A disk with a fault that waits gets nothing: the fault is for the calls of the node.
+    """
+    points = disk.points
+    if points is None or disk.has_faults:
+        return
+    file_system = disk.file_system(Life("an earlier life"))
+    for directory in directories:
+        for path in _checkpoints(disk, directory):
+            if points.leaves_over():
+                _leave_temporary_file(file_system, path)
+        if CLEAN_SHUTDOWN_FILE not in disk.names_in(directory):
+            for name in disk.names_in(directory):
+                if name.rpartition("-")[0] in compacted:
+                    _leave_swap(disk, file_system, points, join(directory, name))
+
+
+def _checkpoints(disk: SimDisk, directory: str) -> Iterator[str]:
+    """Yields the paths of the checkpoints, also of those in partition directories; no snapshot of metadata is one."""
+    for name in disk.names_in(directory):
+        path = join(directory, name)
+        if name.endswith("-checkpoint"):
+            yield path
+        else:
+            yield from (join(path, each) for each in disk.names_in(path) if each.endswith("-checkpoint"))
+
+
+def _leave_temporary_file(file_system: SimFileSystem, path: str) -> None:
+    file = file_system.open(f"{path}.tmp", OpenMode.CREATE)
+    file.set_length(0)
+    file.append(_CONTENT)
+    file.sync()
+    file.close()
+
+
+def _leave_swap(disk: SimDisk, file_system: SimFileSystem, points: DiskPoints, path: str) -> None:
+    """Take the name of a sealed segment away, as if it had just taken the place of others, which are gone.
+
+    Where a compaction has left files of its own, a start would take this one for a part of it, and undo it (LL6).
+    """
+    names = disk.names_in(path)
+    sealed = [name.partition(".")[0] for name in names if _LOG.fullmatch(name)][:-1]
+    is_under_way = any(name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) for name in names)
+    if not sealed or is_under_way or not points.leaves_swap():
+        return
+    base = sealed[points.which(len(sealed))]
+    files = [name for name in names if (found := _SEGMENT_FILE.fullmatch(name)) and found[1] == base]
+    # The `.log` is the last, when the others are durable: it alone says what a swap replaces.
+    for name in sorted(files, key=lambda name: name.endswith(".log")):
+        file_system.rename(join(path, name), join(path, name + SWAP_SUFFIX))
+        file_system.sync_directory(path)

@@ -1,0 +1,70 @@
+"""What an earlier life leaves in the directories of a node: no more than a death in the midst of a change may leave."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.buggify.buggify import Buggify
+from sim.buggify.disks import DiskPoints
+from sim.disk import SimDisk
+from sim.disk.life import Life
+from sim.hosts.leftovers import leave_over
+from storage.disk.checkpoints import RECOVERY_POINT_CHECKPOINT, CleanShutdownFile, OffsetCheckpoint
+from storage.draws import Draws
+from storage.log import PartitionLog
+from tests.sim.disk.disks import new_disk
+from tests.storage.logs import NOW_MS, THREE, append_each, read_offsets
+
+PATH = "data/t-0"
+
+
+def machine(*points: str) -> SimDisk:
+    """Returns the disk of a machine that has died with a log of five segments and a checkpoint."""
+    disk = new_disk()
+    file_system = disk.file_system(Life())
+    file_system.make_directory(PATH)
+    log = PartitionLog.open(file_system, PATH, THREE, clean=True, now_ms=NOW_MS)
+    append_each(log, 13)
+    OffsetCheckpoint(file_system, f"data/{RECOVERY_POINT_CHECKPOINT}").write({("t", 0): 12})
+    disk.points = DiskPoints(Buggify(Draws(1), points, percent=100), "node-1")
+    return disk
+
+
+def swaps(disk: SimDisk) -> list[str]:
+    return [name for name in disk.names_in(PATH) if name.endswith(".swap")]
+
+
+def test_a_longer_file_beside_a_checkpoint_is_taken_away_by_the_next_write() -> None:
+    disk = machine("leftover-file")
+    leave_over(disk, ["data"], ())
+    assert f"{RECOVERY_POINT_CHECKPOINT}.tmp" in disk.names_in("data")
+    checkpoint = OffsetCheckpoint(disk.file_system(Life()), f"data/{RECOVERY_POINT_CHECKPOINT}")
+    checkpoint.write({("t", 0): 13})
+    assert checkpoint.read() == {("t", 0): 13}
+    assert f"{RECOVERY_POINT_CHECKPOINT}.tmp" not in disk.names_in("data")
+
+
+def test_a_start_finishes_the_swap_of_a_sealed_segment_of_a_compacted_log() -> None:
+    disk = machine("leftover-swap")
+    before = [name for name in disk.names_in(PATH) if name.endswith(".log")]
+    leave_over(disk, ["data"], ("t",))
+    assert [name for name in swaps(disk) if ".log" in name] != []
+    log = PartitionLog.open(
+        disk.file_system(Life()), PATH, THREE, clean=False, recovery_point=12, now_ms=NOW_MS
+    )
+    assert read_offsets(log) == list(range(13))
+    assert before == [name for name in disk.names_in(PATH) if name.endswith(".log")] and not swaps(disk)
+
+
+@pytest.mark.parametrize("why", ["not-compacted", "clean", "under-way", "faulty"])
+def test_no_swap_is_left_where_no_death_leaves_one(why: str) -> None:
+    disk = machine("leftover-swap")
+    file_system = disk.file_system(Life())
+    if why == "clean":
+        CleanShutdownFile(file_system, "data").write()
+    elif why == "under-way":
+        file_system.rename(f"{PATH}/{0:020d}.timeindex", f"{PATH}/{0:020d}.timeindex.cleaned")
+    elif why == "faulty":
+        disk.fail(1)
+    leave_over(disk, ["data"], () if why == "not-compacted" else ("t",))
+    assert swaps(disk) == []
