@@ -54,6 +54,8 @@ _OFTEN_PERCENTS = {
     "few-batches-a-step": 60,
     "small-compactions": 60,
     "reads-few-records": 45,
+    "leftover-file": 50,
+    "leftover-swap": 70,
 }
 # Three leaders that follow each other wait for three sessions that end.
 _APART_LONGER_MS = 4_000
