@@ -62,7 +62,11 @@ class OpenLogs:
         active = replica.log.local.segments.active
         newest_ms = max([each.newest_ms for each in reader.places if each.path == active.path], default=-1)
         # Only an empty segment that was never looked at does not know it, and that one has nothing to forget.
-        if active.is_max_timestamp_known and active.max_timestamp.timestamp < newest_ms:
+        is_forgotten = active.is_max_timestamp_known and active.max_timestamp.timestamp < newest_ms
+        # A life with shorter indexes than the one before may have cut it to as many entries as there is room for.
+        index = active.indexes.lazy_time.index
+        is_full = index is not None and index.entries == index.max_entries
+        if is_forgotten or (is_full and index is not None and index.last_entry.timestamp < newest_ms):
             self._logs.forget_times(broker, active.path)
 
     def look(self, core: Broker, partition: str, replica: Replica) -> None:

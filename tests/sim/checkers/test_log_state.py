@@ -183,3 +183,23 @@ def test_what_a_disk_that_has_lied_has_of_times_is_not_known() -> None:
     assert is_readable and found is not None and found[0] == 0
     run.cluster.brokers[1].disk._cache.has_deceived = True
     assert run.logs.first_as_late(1, "t-0", 0, 0) == (False, None)
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_cut_that_leaves_no_room_in_a_time_index_makes_its_segment_forget_its_times(
+    monkeypatch: pytest.MonkeyPatch, *, is_full: bool
+) -> None:
+    """A life with shorter indexes may find as many entries as it has room for; a roll then leaves the last one out."""
+    run = Run(parse_scenario(BATCHED), 1)
+    run.begin()
+    run.world.run_to(1_500_000)
+    core = run.cluster.brokers[1].core
+    assert isinstance(core, Broker)
+    (replica,) = core.replicas().values()
+    active, reader = replica.log.local.segments.active, run.logs.reader(1, "t-0")
+    index = active.time_index
+    assert index.last_entry.timestamp < active.max_timestamp.timestamp
+    if is_full:
+        monkeypatch.setattr(type(index), "max_entries", property(lambda it: it.entries))
+    run.witness._open_logs.on_cut(1, replica, reader)
+    assert run.logs.knows_times(1, active.path) is not is_full
