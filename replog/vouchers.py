@@ -30,8 +30,9 @@ class Vouchers:
         self._file_system, self._keys, self._read = file_system, keys, read
         self._checkpoint = join(log_directory, RECOVERY_POINT_CHECKPOINT)
         self._points = read(file_system, self._checkpoint)
+        self._written = _content_of(file_system, self._checkpoint)
         self._mark = CleanShutdownFile(file_system, log_directory)
-        self._content = read_file(file_system, self._mark.path) if self._mark.exists() else None
+        self._content = _content_of(file_system, self._mark.path)
 
     def withdraw(self) -> None:
         """Let nothing vouch for the logs. On return that is on the disk. Raises OSError."""
@@ -44,12 +45,15 @@ class Vouchers:
         Without some of them there is no mark, and the next start recovers those. In a dry run, too, this is what is
         left in the end.
         """
-        self._write(
-            {
-                key: min(offset, ends.get(key, 0)) if key in self._keys else offset
-                for key, offset in self._points.items()
-            }
-        )
+        points = {
+            key: min(offset, ends.get(key, 0)) if key in self._keys else offset
+            for key, offset in self._points.items()
+        }
+        if points != self._points or self._written is None:
+            self._write(points)
+        elif _content_of(self._file_system, self._checkpoint) != self._written:
+            # Kafka writes them in another order.
+            replace_file(self._file_system, self._checkpoint, self._written)
         if not all(key in ends for key in self._keys):
             self._mark.delete()
         elif self._content is not None and not self._mark.exists():
@@ -58,3 +62,7 @@ class Vouchers:
     def _write(self, points: dict[Key, int]) -> None:
         if points != self._read(self._file_system, self._checkpoint):
             OffsetCheckpoint(self._file_system, self._checkpoint).write(points)
+
+
+def _content_of(file_system: FileSystem, path: str) -> bytes | None:
+    return read_file(file_system, path) if file_system.exists(path) else None
