@@ -177,6 +177,7 @@ class Supervisor:
         node.watcher = asyncio.get_running_loop().create_task(self._watch(node, node.process))
         if self._is_ending:
             # It was on its way as the others were stopped, and nobody else would end it.
+            node.is_stopping = True
             await self.kill(node)
 
     def _command(self, spec: NodeSpec) -> list[str]:

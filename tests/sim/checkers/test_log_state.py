@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.core.broker.broker import Broker
+from cluster.core.replica.replica import Replica
 from sim.bugs import Replacement, replaced
 from sim.checkers.log_state import (
     Greatest,
@@ -133,14 +134,20 @@ producers: [{topic: t, rate: 40/s, linger: 50ms}]
 """
 
 
-def test_a_cut_of_a_segment_whose_latest_time_was_not_known_makes_it_forget_its_times() -> None:
-    """It may be sealed before anybody looks, and its time index then has no entry of what is left (LS13)."""
+def batched() -> tuple[Run, Replica]:
+    """Returns a run whose broker has appended for a second, and its replica."""
     run = Run(parse_scenario(BATCHED), 1)
     run.begin()
     run.world.run_to(1_500_000)
     core = run.cluster.brokers[1].core
     assert isinstance(core, Broker)
     (replica,) = core.replicas().values()
+    return run, replica
+
+
+def test_a_cut_of_a_segment_whose_latest_time_was_not_known_makes_it_forget_its_times() -> None:
+    """It may be sealed before anybody looks, and its time index then has no entry of what is left (LS13)."""
+    run, replica = batched()
     active, reader = replica.log.local.segments.active, run.logs.reader(1, "t-0")
     for known in (active.max_timestamp, TimestampOffset(-1, active.base_offset)):
         active._max_timestamp = known
@@ -190,12 +197,7 @@ def test_a_cut_that_leaves_no_room_in_a_time_index_makes_its_segment_forget_its_
     monkeypatch: pytest.MonkeyPatch, *, is_full: bool
 ) -> None:
     """A life with shorter indexes may find as many entries as it has room for; a roll then leaves the last one out."""
-    run = Run(parse_scenario(BATCHED), 1)
-    run.begin()
-    run.world.run_to(1_500_000)
-    core = run.cluster.brokers[1].core
-    assert isinstance(core, Broker)
-    (replica,) = core.replicas().values()
+    run, replica = batched()
     active, reader = replica.log.local.segments.active, run.logs.reader(1, "t-0")
     index = active.time_index
     assert index.last_entry.timestamp < active.max_timestamp.timestamp

@@ -7,12 +7,15 @@ import errno
 import pytest
 
 from sim.disk import SimFile
+from storage.config import LogConfig
 from storage.disk.filesystem import OpenMode
 from storage.errors import StorageError
+from storage.log import PartitionLog
 from storage.segment.place import LogOffsetMetadata
 from tests.storage.logs import (
     DIRECTORY,
     NOW_MS,
+    ROOMY,
     SIZE,
     THREE,
     append_each,
@@ -153,14 +156,20 @@ def test_fl1_a_roll_whose_names_cannot_be_synced_leaves_the_recovery_point() -> 
     assert (log.local.recovery_point, log.log_end_offset) == (0, 3)
 
 
-def test_fl1_a_roll_does_not_vouch_for_what_a_flush_job_has_failed_to_sync() -> None:
-    """The log's thread rolls before it hears of the job: the kernel reports an error once."""
-    disk, log = disk_and_log(THREE)
+def after_a_flush_that_failed(config: LogConfig = ROOMY) -> PartitionLog:
+    """Returns a log of two records, whose flush job has failed without a word to the log's thread yet."""
+    disk, log = disk_and_log(config)
     append_each(log, 2)
     prepared = log.flushes.prepare(2)
     disk.fail(1, verbs={"sync"}, path_suffix=".log")
     with pytest.raises(OSError):
         prepared()
+    return log
+
+
+def test_fl1_a_roll_does_not_vouch_for_what_a_flush_job_has_failed_to_sync() -> None:
+    """The log's thread rolls before it hears of the job: the kernel reports an error once."""
+    log = after_a_flush_that_failed(THREE)
     with pytest.raises(StorageError):
         append_each(log, 2)
     assert log.online.reason is not None and log.local.recovery_point == 0
@@ -168,11 +177,5 @@ def test_fl1_a_roll_does_not_vouch_for_what_a_flush_job_has_failed_to_sync() -> 
 
 def test_fl1_an_orderly_stop_does_not_vouch_for_what_a_flush_job_has_failed_to_sync() -> None:
     """It has forgotten the job by the time that this ends."""
-    disk, log = disk_and_log()
-    append_each(log, 2)
-    prepared = log.flushes.prepare(2)
-    disk.fail(1, verbs={"sync"}, path_suffix=".log")
-    with pytest.raises(OSError):
-        prepared()
     with pytest.raises(StorageError):
-        log.close()
+        after_a_flush_that_failed().close()
