@@ -190,9 +190,10 @@ class PushdownReader(ReplogReader):
 
     def _take(self, filter_: Filter) -> bool:
         match filter_:
-            case EqualTo(("topic",), str() as topic):
+            # A second value of one column leaves no row; Spark finds that itself.
+            case EqualTo(("topic",), str() as topic) if self.topic in (None, topic):
                 self.topic = topic
-            case EqualTo(("partition",), int() as partition):
+            case EqualTo(("partition",), int() as partition) if self.partition in (None, partition):
                 self.partition = partition
             case EqualTo(("offset",), int() as offset):
                 self.least_offset = max(self.least_offset, offset)

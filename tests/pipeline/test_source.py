@@ -189,6 +189,19 @@ def test_filters_return_the_same_rows_pushed_down_or_not(spark: SparkSession, pu
     assert [row["offset"] for row in kept.orderBy("offset").select("offset").collect()] == list(range(17, 40))
 
 
+def test_a_second_value_of_one_column_is_left_to_spark(spark: SparkSession) -> None:
+    from pyspark.sql.datasource import EqualTo
+
+    from pipeline.source import PushdownReader
+
+    path = str(GOLDEN / "kafka-4.1" / "clean")
+    zero, one = EqualTo(("partition",), 0), EqualTo(("partition",), 1)
+    here, there = EqualTo(("topic",), "shapes-none"), EqualTo(("topic",), "index-full-rolls")
+    reader = PushdownReader({"path": path})
+    assert list(reader.pushFilters([zero, one, here, there, here])) == [one, there]
+    assert {task.wanted.topic for task in reader.partitions()} == {"shapes-none"}
+
+
 def test_damage_fails_the_query_with_file_and_position(spark: SparkSession, tmp_path: Path) -> None:
     copy = tmp_path / "shapes-none-0"
     shutil.copytree(GOLDEN / "kafka-4.1" / "clean" / "shapes-none-0", copy)

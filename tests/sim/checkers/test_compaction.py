@@ -30,11 +30,11 @@ from storage.draws import Draws
 SCENARIO = Path(__file__).resolve().parents[3] / "scenarios" / "compaction-crashes.yaml"
 
 
-def batch(*records: tuple[int, str, str], last_offset: int | None = None) -> bytes:
+def batch(*records: tuple[int, str, str], last_offset: int | None = None, epoch: int = 0) -> bytes:
     """A batch of (offset, key, value). `last_offset` is given if its last records are compacted away."""
     made = [Record(offset, 5, key.encode(), value.encode()) for offset, key, value in records]
     end = made[-1].offset if last_offset is None else last_offset
-    data = bytearray(build_batch(made, base_offset=made[0].offset, partition_leader_epoch=0))
+    data = bytearray(build_batch(made, base_offset=made[0].offset, partition_leader_epoch=epoch))
     data[23:27] = (end - made[0].offset).to_bytes(4, "big")
     data[17:21] = crc32c(data[21:]).to_bytes(4, "big")
     return bytes(data)
@@ -131,6 +131,17 @@ def test_what_was_superseded_by_a_record_whose_loss_is_excused_may_be_missing() 
     assert replica.partition.judge(1, replica.reader, 0, (), cut) is None
     # A record does not supersede itself, nor one of another key.
     assert replica.partition.judge(1, replica.reader, 0, (), [kept, cut[0]]) == what
+
+
+def test_a_later_loss_at_the_same_offset_hides_no_earlier_one() -> None:
+    other = batch((3, "x", "1"), (4, "y", "1"), epoch=1)
+    replica = Replica(APPENDED[0], APPENDED[1], other)
+    replica.partition.remember(replica.reader, replica.marks())
+    replica.write(batch((0, "a", "1"), last_offset=1))
+    replica.reader.read_all()
+    cut = replica.truth.truncate_to(2)
+    # Of both epochs the records at 3 and 4 were lost; the first one's superseded offset 1.
+    assert replica.partition.judge(1, replica.reader, 0, (), [*cut, *marks_of(other)]) is None
 
 
 def test_a_disk_that_lied_may_have_lost_what_compaction_kept() -> None:
