@@ -30,14 +30,13 @@ from cluster.shell.clients.arguments import (
     start_of,
     topic_names,
 )
+from cluster.shell.clients.backlog import Backlog
 from cluster.shell.clients.base import DEFAULT_BOOTSTRAP, AsyncClient
 from storage.batch.record import Record
 
 ConsumerEvent = Fetched | PositionReset | Truncated | PositionLost | EndOfPartition | TopicMissing
 ConsumerRecord = tuple[TopicPartition, Record]
 
-# Counts of records fetched and not yet read: fetching pauses above the first and continues below the second.
-_PAUSE_AT_RECORDS, _RESUME_AT_RECORDS = 50_000, 10_000
 # The most records of one `poll`. Kafka: max.poll.records.
 MAX_POLL_RECORDS = 500
 
@@ -54,7 +53,8 @@ class AsyncConsumer(AsyncClient):
         self._events: deque[ConsumerEvent] = deque()
         # The records of the event that `poll` and `records` are returning.
         self._unread: deque[ConsumerRecord] = deque()
-        self._waiting_records = 0
+        # What is in `_events`.
+        self._backlog = Backlog()
         # The partitions whose fetching waits until more records were read.
         self._full: tuple[TopicPartition, ...] = ()
         # The partitions that only the user starts again: those that it paused, until it resumes them, and those whose
@@ -131,9 +131,8 @@ class AsyncConsumer(AsyncClient):
             await self._arrived.wait()
         event = self._events.popleft()
         if isinstance(event, Fetched):
-            self._waiting_records -= len(event.records)
-            assert self._waiting_records >= 0, (self._waiting_records, len(event.records))
-            assert self._events or self._waiting_records == 0, self._waiting_records
+            self._backlog.take(event)
+            assert self._events or self._backlog.records == 0, self._backlog.records
             self._maybe_resume()
         return event
 
@@ -192,42 +191,38 @@ class AsyncConsumer(AsyncClient):
         self._unread.clear()
         self._held.clear()
         self._lost.clear()
-        self._waiting_records, self._full = 0, ()
+        self._backlog, self._full = Backlog(), ()
 
     def _drop(self, place: TopicPartition) -> None:
         """Drops what was fetched of one partition."""
-        before = self._waiting_records
-        assert self._events or before == 0, before
+        assert self._events or self._backlog.records == 0, self._backlog.records
         self._unread = deque(item for item in self._unread if item[0] != place)
-        kept = [
+        for event in self._events:
+            if isinstance(event, Fetched) and event.topic_partition == place:
+                self._backlog.take(event)
+        self._events = deque(
             event
             for event in self._events
             if isinstance(event, TopicMissing) or event.topic_partition != place
-        ]
-        self._events = deque(kept)
-        self._waiting_records = sum(len(event.records) for event in kept if isinstance(event, Fetched))
-        assert self._waiting_records <= before, (place, self._waiting_records, before)
+        )
         self._maybe_resume()
 
     def _on_notice(self, effect: object) -> None:
         if not isinstance(effect, ConsumerEvent):
             raise TypeError(f"no shell carries out {effect!r}")
-        assert self._events or self._waiting_records == 0, self._waiting_records
+        assert self._events or self._backlog.records == 0, self._backlog.records
         self._events.append(effect)
         self._arrived.set()
         if isinstance(effect, PositionLost):
             self._lost.add(effect.topic_partition)
         if isinstance(effect, Fetched):
-            self._waiting_records += len(effect.records)
+            self._backlog.add(effect)
             self._maybe_pause()
         # With less, nothing would resume them: only a drop below the mark does.
-        assert not self._full or self._waiting_records >= _RESUME_AT_RECORDS, (
-            self._waiting_records,
-            self._full,
-        )
+        assert not self._full or not self._backlog.is_low, self._full
 
     def _maybe_pause(self) -> None:
-        if self._waiting_records > _PAUSE_AT_RECORDS:
+        if self._backlog.is_high:
             # Each time all of them: `seek`, `resume` and a new partition of a topic start fetches in between.
             self._full = tuple(self.core.positions())
             for topic_partition in self._full:
@@ -235,16 +230,12 @@ class AsyncConsumer(AsyncClient):
 
     def _maybe_resume(self) -> None:
         """Resumes the paused partitions, except those that wait for the user."""
-        assert self._waiting_records >= 0, self._waiting_records
-        if self._waiting_records < _RESUME_AT_RECORDS:
+        if self._backlog.is_low:
             full, self._full = self._full, ()
             for topic_partition in full:
                 if topic_partition not in self._held and topic_partition not in self._lost:
                     self._resume(topic_partition)
-        assert not self._full or self._waiting_records >= _RESUME_AT_RECORDS, (
-            self._waiting_records,
-            self._full,
-        )
+        assert not self._full or not self._backlog.is_low, self._full
 
     def _resume(self, topic_partition: TopicPartition) -> None:
         self.runtime.run(lambda now_ms: self.core.resume(now_ms, topic_partition))

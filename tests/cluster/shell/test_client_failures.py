@@ -15,6 +15,7 @@ import pytest
 from cluster.core.client.admin import AdminCore
 from cluster.core.client.config import ProducerConfig
 from cluster.core.client.consumer import ConsumerCore
+from cluster.core.client.effects import EndOfPartition, Fetched
 from cluster.core.client.producer import ProducerCore
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import TopicPartition
@@ -28,6 +29,8 @@ from cluster.shell.clients import (
     Producer,
     RecordMetadata,
 )
+from cluster.shell.clients.backlog import PAUSE_AT_RECORDS
+from storage.batch.record import Record
 
 NOWHERE = "127.0.0.1:1"
 REASON = "UNKNOWN_SERVER_ERROR: ValueError: planted"
@@ -315,8 +318,6 @@ def test_the_threads_of_closed_clients_have_ended() -> None:
 
 
 def test_a_consumer_that_is_assigned_again_forgets_what_it_fetched() -> None:
-    from cluster.core.client.effects import EndOfPartition
-
     async def main() -> None:
         async with AsyncConsumer(NOWHERE) as consumer:
             consumer._on_notice(EndOfPartition(topic_partition=TopicPartition("old", 0), offset=3))
@@ -326,30 +327,47 @@ def test_a_consumer_that_is_assigned_again_forgets_what_it_fetched() -> None:
     run(main)
 
 
+@pytest.mark.parametrize(("value_bytes", "count"), [(1, PAUSE_AT_RECORDS + 1), (1 << 20, 65)])
 @pytest.mark.parametrize("start_again", ["seek", "resume"])
-def test_a_full_consumer_fetches_no_more_after_seek_or_resume(start_again: str) -> None:
-    from cluster.core.client.effects import Fetched
-    from cluster.shell.clients.async_consumer import _PAUSE_AT_RECORDS
-    from storage.batch.record import Record
-
+def test_a_full_consumer_fetches_no_more_after_seek_or_resume(
+    start_again: str, value_bytes: int, count: int
+) -> None:
     sought, other = TopicPartition("orders", 0), TopicPartition("orders", 1)
-
-    def fetched(place: TopicPartition, count: int) -> Fetched:
-        records = (Record(offset=0, timestamp=0, key=None, value=b"v"),) * count
-        return Fetched(
-            topic_partition=place, records=records, high_watermark=0, next_offset=0, leader_epoch=0
-        )
 
     async def main() -> None:
         async with AsyncConsumer(NOWHERE) as consumer:
             consumer.assign([(sought, 0), (other, 0)])
-            consumer._on_notice(fetched(other, _PAUSE_AT_RECORDS + 1))
+            consumer._on_notice(fetched(other, count, value_bytes))
             if start_again == "seek":
                 consumer.seek(sought, 5)
             else:
                 consumer.resume(sought)
             # The answer of a fetch that was sent since then.
-            consumer._on_notice(fetched(sought, 1))
+            consumer._on_notice(fetched(sought, 1, value_bytes))
             assert all(position.is_paused for position in consumer.core._positions.values())
 
     run(main)
+
+
+def test_a_consumer_that_was_full_of_large_records_fetches_again_once_they_are_read() -> None:
+    place = TopicPartition("orders", 0)
+
+    async def main() -> None:
+        async with AsyncConsumer(NOWHERE) as consumer:
+            consumer.assign([(place, 0)])
+            for _ in range(65):
+                consumer._on_notice(fetched(place, 1, 1 << 20))
+            paused = []
+            for _ in range(65):
+                await consumer.next_event()
+                paused.append(consumer.core._positions[place].is_paused)
+            # Below 16 MiB, so with the 50th.
+            assert paused.index(False) == 49 and not any(paused[49:])
+
+    run(main)
+
+
+def fetched(place: TopicPartition, count: int, value_bytes: int) -> Fetched:
+    """Records as a fetch brings them."""
+    records = (Record(offset=0, timestamp=0, key=None, value=b"v" * value_bytes),) * count
+    return Fetched(topic_partition=place, records=records, high_watermark=0, next_offset=0, leader_epoch=0)
