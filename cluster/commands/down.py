@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from cluster.commands.up import DEFAULT_DATA, fail, say
+from cluster.commands.up import DATA, DEFAULT_DATA, fail, say
 from cluster.local.layout import UnusableInput
 
 
 @click.command()
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=DATA,
     default=DEFAULT_DATA,
     show_default=True,
     help="Directory that `replog up` was given.",

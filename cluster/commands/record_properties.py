@@ -30,6 +30,7 @@ _SWITCHES = {
     "headers.key.separator": "parse.headers",
 }
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE = "2026-01-31"
 _START_EXPECTED = (
     "earliest, latest, a time such as 2026-01-31T10:00:00Z, milliseconds since 1970,"
     " or -N for the last N records of each partition"
@@ -106,6 +107,10 @@ def _milliseconds(text: str) -> int:
         time = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(f"expected {_START_EXPECTED}") from error
+    # Python takes any character between the date and the time, also the sign of a zone.
+    if len(text) > len(_DATE) and "+" in text and not re.search("[T ]", text):
+        raise ValueError(f"expected {_START_EXPECTED}")
     if time.tzinfo is None:
-        raise ValueError(f"a zone is missing: {text}Z is UTC, {text}+02:00 two hours ahead of it")
+        whole = f"{text}T00:00" if len(text) <= len(_DATE) else text
+        raise ValueError(f"a zone is missing: {whole}Z is UTC, {whole}+02:00 two hours ahead of it")
     return max(0, -((_EPOCH - time) // timedelta(milliseconds=1)))

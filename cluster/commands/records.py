@@ -125,7 +125,7 @@ def produce(
 
     try:
         run(work())
-    except SystemExit:
+    except (SystemExit, OSError):
         if has_begun:
             _tell(tally, as_json)
         raise

@@ -34,11 +34,13 @@ def topics() -> None:
 @topics.command()
 @click.argument("name")
 @click.option(
-    "--partitions", type=int, help="Number of partitions.  [default: num.partitions of the cluster, 1]"
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="Number of partitions.  [default: num.partitions of the cluster, 1]",
 )
 @click.option(
     "--replication-factor",
-    type=int,
+    type=click.IntRange(min=1),
     help="Number of replicas of each partition.  [default: default.replication.factor of the cluster, 1]",
 )
 @click.option(
@@ -264,7 +266,7 @@ def _joined(brokers: Iterable[int]) -> str:
 )
 @click.option(
     "--partitions",
-    type=int,
+    type=click.IntRange(min=1),
     help="Add partitions until there are this many. They cannot be taken away again.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -283,10 +285,11 @@ def alter(
     async def work() -> None:
         check_topic_name(name)
         async with AsyncAdmin(bootstrap_server, admin_config()) as admin:
-            if partitions is not None:
-                await admin.create_partitions(name, partitions)
+            # First what can be taken back: a property that is refused then leaves all as it was.
             if chosen:
                 await admin.alter_topic_configs(name, dict(chosen))
+            if partitions is not None:
+                await _add_partitions(admin, name, partitions, has_altered=bool(chosen))
             if partitions is not None and not await admin.until_led(name, partitions=partitions):
                 click.echo(f"warning: not every partition of {name} has a leader yet", err=True)
 
@@ -296,6 +299,15 @@ def alter(
         click.echo(json.dumps(told if partitions is None else {**told, "partitions": partitions}))
     else:
         click.echo(f"Altered topic {name}.")
+
+
+async def _add_partitions(admin: AsyncAdmin, name: str, partitions: int, *, has_altered: bool) -> None:
+    try:
+        await admin.create_partitions(name, partitions)
+    except ClusterError:
+        if has_altered:
+            click.echo(f"the properties of {name} are set, no partition was added", err=True)
+        raise
 
 
 @topics.command()

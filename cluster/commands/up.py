@@ -8,13 +8,25 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from cluster.local.layout import CONTROLLER_PORT_DISTANCE, DEFAULT_PORT, ClusterSpec, UnusableInput
 
 DEFAULT_DATA = Path("replog-data")
+
+
+class _Data(click.Path):
+    """A directory. The empty text of an unset variable would be the current one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("a directory is expected, not an empty text", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+DATA = _Data(path_type=Path)
 
 
 def fail(message: object, status: int) -> NoReturn:
@@ -55,7 +67,7 @@ def _pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:
 )
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=DATA,
     default=DEFAULT_DATA,
     show_default=True,
     help="Directory of the cluster's files.",
@@ -159,12 +171,16 @@ def nodes() -> None:
 
 _data_option = click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=DATA,
     default=DEFAULT_DATA,
     show_default=True,
     help="Data directory of the running `replog up`.",
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+# No node has a longer name.
+_MOST_NAME = 20
 
 
 def _node_command(name: str, text: str) -> None:
@@ -194,6 +210,8 @@ def _run(command: str, node: str | None, data: Path, as_json: bool) -> None:
     from cluster.local.control import NodeCommandFailed, ask_cluster
     from cluster.local.waits import patience
 
+    if node is not None and len(node) > _MOST_NAME:
+        fail(f"no node {node[:_MOST_NAME]}…: expected 1, 2, … or controller", 2)
     chosen = int(node) if node and node.isdecimal() else node
     patience_s = patience(is_terminal=sys.stderr.isatty())
     try:

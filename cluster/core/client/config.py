@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import Enum
+from types import NoneType
 
 from storage.codec.compression import Compression
 from storage.config import INT_MAX, LONG_MAX
@@ -139,6 +140,8 @@ def check_types(config: ProducerConfig | ConsumerConfig | AdminConfig) -> None:
         if choice is not None and not isinstance(value, choice):
             example = f"{choice.__name__}.{next(iter(choice)).name}"
             raise TypeError(f"{item.name}: expected a {choice.__name__} such as {example}, got {value!r}")
+        if item.type in ("bool", "bool | None") and not isinstance(value, bool | NoneType):
+            raise TypeError(f"{item.name}: expected True or False, got {value!r}")
         if item.type != "int":
             continue
         if not isinstance(value, int) or isinstance(value, bool):

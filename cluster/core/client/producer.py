@@ -85,6 +85,8 @@ class ProducerCore:
         self._turn = 0
         self._armed_ms: int | None = None
         self._is_closing = False
+        # The size of the largest record whose sender waits for room.
+        self._wanted_bytes = 0
         self._is_stopped = False
 
     def start(self, now_ms: int) -> list[ProducerEffect]:
@@ -113,7 +115,15 @@ class ProducerCore:
     @property
     def has_room(self) -> bool:
         """Whether the buffer has room (buffer.memory); while it has none, the shell makes its user wait."""
-        return self.unfinished.size_bytes < self.config.buffer_memory
+        return self.unfinished.size_bytes + max(1, self._wanted_bytes) <= self.config.buffer_memory
+
+    def press(self, now_ms: int, size_bytes: int) -> list[ProducerEffect]:
+        """Sends without lingering where a record of this size has no room: its sender waits for that.
+
+        Kafka: RecordAccumulator.ready, where a thread waits for the buffer pool.
+        """
+        self._wanted_bytes = max(self._wanted_bytes, size_bytes)
+        return self._run(now_ms)
 
     def send(
         self,
@@ -143,13 +153,16 @@ class ProducerCore:
         )
         if refused := self._refusal(record):
             return [refused]
+        if self.unfinished.is_empty:
+            # Nobody waits for an empty buffer.
+            self._wanted_bytes = 0
         self.unfinished.add(record.size_bytes)
         self.metadata.watch((topic,))
         if self._waiting.has(topic) or not self.metadata.cache.partitions(topic):
             self._waiting.add(record)
             return self._run(now_ms)
         effects: list[ProducerEffect] = []
-        needs_run = self._accumulate(record, effects)
+        needs_run = self._accumulate(record, effects) or (self._wanted_bytes > 0 and not self.has_room)
         return [*effects, *self._run(now_ms)] if needs_run or effects else effects
 
     def flush(self, now_ms: int, ticket: int) -> list[ProducerEffect]:

@@ -9,22 +9,32 @@ from dataclasses import dataclass
 
 from cluster.core.client.config import OffsetReset
 from cluster.core.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from storage.config import LONG_MAX
+
+
+def _check(name: str, number: object) -> None:
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise TypeError(f"{name}: expected an int, got {number!r}")
+    if not 0 <= number <= LONG_MAX:
+        raise ValueError(f"{name}: expected 0 to {LONG_MAX}, got {number}")
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record whose timestamp is at or after `timestamp_ms`, or the end. Raises ValueError below 0."""
+    """The first record whose timestamp is at or after `timestamp_ms`, or the end.
+
+    Raises TypeError for what is no int, ValueError below 0 and above what a record can have.
+    """
 
     timestamp_ms: int
 
     def __post_init__(self) -> None:
-        if self.timestamp_ms < 0:
-            raise ValueError(f"timestamp {self.timestamp_ms} ms: expected 0 or more")
+        _check("timestamp_ms", self.timestamp_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class BeforeEnd:
-    """The offset `count` below the end, but not below the log start. Raises ValueError for a count below 0.
+    """The offset `count` below the end, but not below the log start. Raises what `AtTime` raises.
 
     Where offsets are missing, as after compaction, fewer than `count` records follow.
     """
@@ -32,8 +42,7 @@ class BeforeEnd:
     count: int
 
     def __post_init__(self) -> None:
-        if self.count < 0:
-            raise ValueError(f"{self.count} offsets before the end: expected 0 or more")
+        _check("count", self.count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,12 +114,16 @@ def reset(start: object) -> OffsetReset:
     """Returns the end of a log at which reading starts."""
     if not isinstance(start, OffsetReset):
         raise TypeError(f"start: expected an OffsetReset such as OffsetReset.EARLIEST, got {_kind(start)}")
+    if start is OffsetReset.NONE:
+        raise ValueError("start: OffsetReset.NONE names no place: expected EARLIEST or LATEST")
     return start
 
 
 def start_of(start: object) -> Start:
     """Returns an offset, an end of the log, a time, or a distance from the end."""
-    if isinstance(start, OffsetReset | AtTime | BeforeEnd):
+    if isinstance(start, OffsetReset):
+        return reset(start)
+    if isinstance(start, AtTime | BeforeEnd):
         return start
     if not isinstance(start, int) or isinstance(start, bool):
         raise TypeError(f"expected an offset, OffsetReset, AtTime or BeforeEnd, got {_kind(start)}")

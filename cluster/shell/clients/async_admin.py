@@ -125,9 +125,10 @@ class AsyncAdmin(AsyncClient):
         A broker that knows fewer than `partitions` of them is behind, and is asked again. Raises ClusterError for what
         no wait mends.
         """
+        least = integer("partitions", partitions, at_least=1)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds("timeout_s", timeout_s)):
-                await self._wait_until_led(topic, partitions)
+                await self._wait_until_led(topic, least)
                 return True
         return False
 

@@ -151,6 +151,7 @@ class AsyncProducer(AsyncClient):
             return
         deadline_ms = loop_ms() + self.config.max_block_ms
         while self.core.unfinished.size_bytes + size_bytes > limit:
+            self.press(size_bytes)
             if loop_ms() >= deadline_ms:
                 raise ClusterError(ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms")
             if self._room_alarm is None:
@@ -160,6 +161,11 @@ class AsyncProducer(AsyncClient):
             self._room.clear()
             await self._room.wait()
             self._check_open()
+
+    def press(self, size_bytes: int) -> None:
+        """Lets the core send without lingering: a record of this size waits for room."""
+        if not self.runtime.stopped.done():
+            self.runtime.run(lambda now_ms: self.core.press(now_ms, size_bytes))
 
     def _on_notice(self, effect: object) -> None:
         match effect:

@@ -100,6 +100,7 @@ class Producer:
         if self._taken_bytes + size_bytes <= limit or size_bytes > limit:
             return
         self._loop.check_caller()
+        self._loop.soon(lambda: self._producer.press(size_bytes))
         timeout_s = self._producer.config.max_block_ms / 1000
         if not self._room.wait_for(
             lambda: self._is_closing or self._taken_bytes + size_bytes <= limit, timeout_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -202,8 +203,14 @@ def test_a_look_up_that_failed_is_sent_again_as_it_was() -> None:
 
 @pytest.mark.parametrize("start", [AtTime, BeforeEnd])
 def test_a_negative_time_or_count_is_no_start(start: type[AtTime | BeforeEnd]) -> None:
-    with pytest.raises(ValueError, match="expected 0 or more"):
+    with pytest.raises(ValueError, match="expected 0 to 9223372036854775807, got -1"):
         start(-1)
+    with pytest.raises(ValueError, match="got 9223372036854775808"):
+        start(1 << 63)
+    wrong: tuple[Any, ...] = (1.5, True, "1")
+    for number in wrong:
+        with pytest.raises(TypeError, match="expected an int"):
+            start(number)
 
 
 def test_explicit_offset_is_fetched_without_a_look_up() -> None:

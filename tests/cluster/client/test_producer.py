@@ -343,6 +343,25 @@ def test_full_buffer_refuses_and_says_so() -> None:
     )
 
 
+def test_batches_do_not_linger_while_a_record_waits_for_room() -> None:
+    config = ProducerConfig(linger_ms=8_000, buffer_memory=1000, max_block_ms=2_000)
+    producer, _ = ready_producer(config=config)
+    assert not produced(producer.send(0, "t", None, bytes(500), ticket=1))
+    # There is room for it.
+    assert not produced(producer.press(1, 300))
+    # Now there is none, whichever comes first: the wait, or the record that takes the room.
+    (sent,) = produced(producer.press(1, 600))
+    assert batch_of(sent).record_count == 1
+
+
+def test_a_record_that_takes_the_room_of_one_that_waits_presses_too() -> None:
+    producer, _ = ready_producer(config=ProducerConfig(linger_ms=8_000, buffer_memory=1000))
+    assert not produced(producer.send(0, "t", None, bytes(100), ticket=1))
+    assert not produced(producer.press(1, 600))
+    (sent,) = produced(producer.send(1, "t", None, bytes(300), ticket=2))
+    assert batch_of(sent).record_count == 2
+
+
 def test_acks_0_is_delivered_when_sent_without_an_offset() -> None:
     producer, _ = ready_producer(config=ProducerConfig(linger_ms=0, acks=0))
     effects = producer.send(0, "t", None, b"x", ticket=1)

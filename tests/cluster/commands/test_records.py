@@ -263,6 +263,25 @@ def test_ctrl_c_at_the_prompt_tells_how_many_were_sent(cluster: Up) -> None:
 
 
 @pytest.mark.slow
+def test_an_input_that_fails_tells_how_many_were_sent(cluster: Up) -> None:
+    create(cluster, "torn-input")
+    ours, theirs = pty.openpty()
+    command = [*REPLOG, "produce", "torn-input", "--bootstrap-server", cluster.bootstrap]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=ROOT, stdin=theirs, stdout=pipe, stderr=pipe)
+    os.close(theirs)
+    os.write(ours, b"a\nb\n")
+    cluster.assert_soon(
+        lambda: cluster.describe("torn-input")[0]["high_watermark"] == 2, "nothing is committed"
+    )
+    # The terminal is gone: Linux reports that as an error of the read.
+    os.close(ours)
+    told, error = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, told) == (2, b"2 records acknowledged, 0 failed\n")
+    assert error == b"error: standard input: Input/output error\n"
+
+
+@pytest.mark.slow
 def test_a_bad_line_ends_the_typing_with_its_number(cluster: Up) -> None:
     create(cluster, "typed-badly")
     terminal = Terminal(cluster, "typed-badly", *KEYS)

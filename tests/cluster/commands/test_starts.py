@@ -28,6 +28,7 @@ def start(text: str) -> Start | None:
         ("1700000000123", AtTime(1_700_000_000_123)),
         ("9223372036854775807", AtTime((1 << 63) - 1)),
         ("2023-11-14T22:13:20Z", AtTime(1_700_000_000_000)),
+        ("2023-11-14T22:13Z", AtTime(1_699_999_980_000)),
         ("2023-11-14T23:13:20.123+01:00", AtTime(1_700_000_000_123)),
         ("2023-11-14 22:13:20+00:00", AtTime(1_700_000_000_000)),
         # A record of the millisecond before would be too early.
@@ -59,6 +60,9 @@ def test_no_start_is_no_start() -> None:
         ("٣", "٣: expected earliest, latest, a time"),
         ("2026-13-01T00:00:00Z", "2026-13-01T00:00:00Z: expected earliest, latest, a time"),
         ("2026-01-31T10:00:00", "a zone is missing: 2026-01-31T10:00:00Z is UTC"),
+        ("2026-01-31", "a zone is missing: 2026-01-31T00:00Z is UTC"),
+        ("2026-01-31Z", "2026-01-31Z: expected earliest, latest, a time"),
+        ("2026-01-31+02:00", "2026-01-31+02:00: expected earliest, latest, a time"),
         ("9223372036854775808", "above 9223372036854775807"),
         ("9" * 5000, "above 9223372036854775807"),
         ("-" + "9" * 5000, "earliest, latest, a time"),

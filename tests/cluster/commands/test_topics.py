@@ -78,6 +78,23 @@ def test_a_topic_does_not_shrink_and_the_same_count_is_refused(cluster: Up, coun
     assert (refused.returncode, refused.stderr.decode()) == (2, wanted)
 
 
+def test_a_property_that_is_refused_leaves_the_partitions_as_they_were(cluster: Up) -> None:
+    done(cluster, "topics", "create", "half", "--partitions", "1")
+    refused = cluster.run("topics", "alter", "half", "--partitions", "3", "--config", "bogus=1")
+    assert (refused.returncode, len(cluster.describe("half"))) == (2, 1)
+    # And the other way round: what was done is said.
+    refused = cluster.run("topics", "alter", "half", "--partitions", "1", "--config", "retention.ms=1000")
+    first, second = refused.stderr.decode().splitlines()
+    assert first == "the properties of half are set, no partition was added"
+    assert second.startswith("error: INVALID_PARTITIONS") and refused.returncode == 2
+
+
+@pytest.mark.parametrize("option", ["--partitions", "--replication-factor"])
+def test_a_count_below_one_is_refused(option: str) -> None:
+    refused = replog("topics", "create", "any", option, "-1")
+    assert refused.returncode == 2 and b"-1 is not in the range x>=1" in refused.stderr
+
+
 def test_an_alteration_of_nothing_is_refused() -> None:
     refused = replog("topics", "alter", "any")
     wanted = b"error: nothing to alter: expected --partitions or --config\n"

@@ -78,6 +78,14 @@ def test_leaving_with_delivers_all_that_was_sent_in_order(bootstrap: str) -> Non
         assert [value for _, _, value in read(consumer, 1000)] == [b"%d" % number for number in range(1000)]
 
 
+def test_a_full_buffer_does_not_linger(bootstrap: str) -> None:
+    make_topic(bootstrap, "pressed")
+    config = ProducerConfig(buffer_memory=20_000, linger_ms=60_000, max_block_ms=20_000, batch_size=65_536)
+    with Producer(bootstrap, config) as producer:
+        futures = [producer.send("pressed", bytes(1000)) for _ in range(60)]
+    assert [future.result(0).offset for future in futures] == list(range(60))
+
+
 def test_several_threads_may_send(bootstrap: str) -> None:
     make_topic(bootstrap, "threads")
     with Producer(bootstrap, ProducerConfig(buffer_memory=5_000)) as producer:

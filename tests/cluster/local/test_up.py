@@ -161,6 +161,17 @@ def test_unusable_options_are_refused(tmp_path: Path, options: tuple[str, ...], 
     assert not data.exists()
 
 
+@pytest.mark.parametrize("command", [("up",), ("down",), ("nodes", "list"), ("nodes", "kill", "1")])
+def test_the_empty_text_is_no_data_directory(command: tuple[str, ...]) -> None:
+    assert "a directory is expected, not an empty text" in refused(*command, "--data", "")
+
+
+@pytest.mark.parametrize("name", ["9" * 5000, "x" * 5000])
+def test_a_name_that_no_node_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    line = refused("nodes", "kill", name, "--data", str(tmp_path))
+    assert line.endswith("…: expected 1, 2, … or controller") and len(line) < 100
+
+
 def test_nodes_without_a_cluster_is_refused(tmp_path: Path) -> None:
     assert "no cluster is running" in refused("nodes", "list", "--data", str(tmp_path))
 

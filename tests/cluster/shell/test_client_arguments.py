@@ -56,6 +56,8 @@ READS: list[tuple[Callable[[Any], object], type[Exception], str]] = [
     (lambda c: c.subscribe(5), TypeError, "topics: expected a list of names, got int"),
     (lambda c: c.subscribe([b"orders"]), TypeError, "topic: expected a str, got bytes"),
     (lambda c: c.subscribe(["orders"], "earliest"), TypeError, "start: expected an OffsetReset such as"),
+    (lambda c: c.subscribe(["orders"], OffsetReset.NONE), ValueError, "NONE names no place"),
+    (lambda c: c.assign([(PLACE, OffsetReset.NONE)]), ValueError, r"positions\[0\]: .*NONE names no place"),
     (lambda c: c.assign("orders"), TypeError, "positions: expected pairs of a TopicPartition and an offset"),
     (lambda c: c.assign([PLACE]), TypeError, r"positions\[0\]: expected pairs of a TopicPartition"),
     (lambda c: c.assign([("orders", 0)]), TypeError, r"positions\[0\]: expected a TopicPartition, got str"),
@@ -86,6 +88,7 @@ ADMIN: list[tuple[Callable[[Any], object], type[Exception], str]] = [
     (lambda a: a.alter_topic_configs("t", {"a": "\udcff"}), ValueError, "cannot be written as UTF-8"),
     (lambda a: a.create_topic("t", assignment=[1, 2]), TypeError, r"assignment\[0\]: expected a list"),
     (lambda a: a.delete_topic(".."), ValueError, "topic name cannot be '..'"),
+    (lambda a: a.until_led("t", partitions="x"), TypeError, "partitions: expected an int, got str"),
     (lambda a: a.describe("orders"), TypeError, "topics: expected a list of names, got str"),
 ]
 CONFIGS: list[tuple[Callable[[], object], type[Exception], str]] = [
@@ -100,6 +103,12 @@ CONFIGS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: ProducerConfig(compression_type="zstd"), TypeError, "such as Compression.NONE, got 'zstd'"),  # type: ignore[arg-type]
     (lambda: ConsumerConfig(auto_offset_reset="earliest"), TypeError, "such as OffsetReset.EARLIEST"),  # type: ignore[arg-type]
     (lambda: AdminConfig(request_timeout_ms=None), TypeError, "request_timeout_ms: expected an int"),  # type: ignore[arg-type]
+    (
+        lambda: ProducerConfig(enable_idempotence="no"),
+        TypeError,
+        "enable_idempotence: expected True or False",
+    ),  # type: ignore[arg-type]
+    (lambda: ConsumerConfig(check_crcs=0), TypeError, "check_crcs: expected True or False, got 0"),  # type: ignore[arg-type]
     (lambda: Producer("localhost"), ValueError, "bootstrap server: expected HOST:PORT, got 'localhost'"),
     (lambda: Consumer(["a:1"]), TypeError, "bootstrap servers: expected a str HOST:PORT"),  # type: ignore[arg-type]
     (
