@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import final
 
 from cluster.commands.output import Output
@@ -19,12 +19,20 @@ class Printer:
     """Prints records as they come; ends after `max_messages`, or after a silence of `timeout_ms`."""
 
     def __init__(
-        self, output: Output, max_messages: int | None, timeout_ms: int | None, format_record: Format
+        self,
+        output: Output,
+        max_messages: int | None,
+        timeout_ms: int | None,
+        format_record: Format,
+        *,
+        require_topic: Callable[[], Awaitable[object]],
     ) -> None:
+        """`require_topic` raises ClusterError if the topic is missing: the broker that was asked may only lag."""
         self._output = output
         self._max_messages = max_messages
         self._timeout_s = None if timeout_ms is None else timeout_ms / 1000
         self._format = format_record
+        self._require_topic = require_topic
         # The wait for the next event, which ends early when the reader of the output leaves.
         self._wait: asyncio.Timeout | None = None
 
@@ -53,6 +61,8 @@ class Printer:
                 last_s = loop.time()
             elif isinstance(event, EndOfPartition) and ends is not None:
                 ends.discard(event.topic_partition.partition)
+            elif isinstance(event, TopicMissing):
+                await self._require_topic()
             else:
                 _check(event)
 
@@ -84,7 +94,5 @@ def _check(event: ConsumerEvent) -> None:
     match event:
         case PositionLost():
             raise ClusterError(event.error, f"{event.topic_partition} at offset {event.offset}")
-        case TopicMissing():
-            raise ClusterError(event.error, f"topic {event.topic}")
         case _:
             pass

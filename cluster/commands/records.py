@@ -284,8 +284,15 @@ def consume(
         numbers = await _partitions(bootstrap_server, topic, partition)
         async with AsyncConsumer(bootstrap_server, config) as consumer:
             has_begun = True
-            consumer.assign([(TopicPartition(topic, number), start) for number in numbers])
-            printer = Printer(output, max_messages, timeout_ms, format_record)
+            places = [(TopicPartition(topic, number), start) for number in numbers]
+            consumer.assign(places, new_partitions=partition is None)
+            printer = Printer(
+                output,
+                max_messages,
+                timeout_ms,
+                format_record,
+                require_topic=lambda: require_topics(bootstrap_server, (topic,)),
+            )
             await printer.run(consumer, ends=set(numbers) if until_end else None)
 
     try:

@@ -101,16 +101,28 @@ class ConsumerCore:
         self._armed_ms: int | None = None
         self._is_stopped = False
 
-    def assign(self, now_ms: int, positions: Iterable[tuple[TopicPartition, Start]]) -> list[ConsumerEffect]:
-        """Reads these partitions from now on and no others, each from an offset or from an end that is looked up."""
-        self._positions, self._subscriptions = {}, {}
+    def assign(
+        self,
+        now_ms: int,
+        positions: Iterable[tuple[TopicPartition, Start]],
+        *,
+        new_partitions: bool = False,
+    ) -> list[ConsumerEffect]:
+        """Reads these partitions from now on and no others, each from an offset or from an end that is looked up.
+
+        With `new_partitions` also those that their topics get later, each from its start, and a topic that does not
+        exist is told, as for `subscribe`.
+        """
+        self._positions, self._subscriptions, self._missing = {}, {}, {}
         for topic_partition, start in positions:
             self._add(topic_partition, start)
+            if new_partitions:
+                self._subscriptions[topic_partition.topic] = OffsetReset.EARLIEST
         return self._run(now_ms)
 
     def subscribe(self, now_ms: int, topics: Sequence[str], start: OffsetReset) -> list[ConsumerEffect]:
         """Reads all partitions of the topics from now on, also those created later, and no others."""
-        self._positions, self._subscriptions = {}, dict.fromkeys(topics, start)
+        self._positions, self._subscriptions, self._missing = {}, dict.fromkeys(topics, start), {}
         self.metadata.watch(topics)
         return self._run(now_ms)
 

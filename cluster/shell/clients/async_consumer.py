@@ -64,16 +64,17 @@ class AsyncConsumer(AsyncClient):
         self._arrived = asyncio.Event()
         self._has_wanted = False
 
-    def assign(self, wanted: Positions) -> None:
+    def assign(self, wanted: Positions, *, new_partitions: bool = False) -> None:
         """Reads these partitions from now on and no others, each from an offset, an end of its log, a time or a
         distance from the end.
 
-        What was fetched before and not yet returned is dropped. Raises TypeError or ValueError for a wrong shape.
+        With `new_partitions` also those that their topics get later, each from its start. What was fetched before and
+        not yet returned is dropped. Raises TypeError or ValueError for a wrong shape.
         """
         checked = positions(wanted)
         self._forget()
         self._has_wanted = bool(checked)
-        self._run(lambda now_ms: self.core.assign(now_ms, checked))
+        self._run(lambda now_ms: self.core.assign(now_ms, checked, new_partitions=new_partitions))
 
     def subscribe(self, topics: Iterable[str], start: OffsetReset = OffsetReset.LATEST) -> None:
         """Reads all partitions of the topics from now on, also those created later, and no others.
@@ -141,7 +142,8 @@ class AsyncConsumer(AsyncClient):
     ) -> list[ConsumerRecord]:
         """Returns the next records with their partitions, at least one if any comes in time; an empty list if none.
 
-        Raises ClusterError at a lost position or a missing topic, RuntimeError if there is nothing to read.
+        Raises ClusterError at a lost position or a missing topic whose partitions are followed, RuntimeError if there
+        is nothing to read.
         """
         limit = integer("max_records", max_records, at_least=1)
         duration_s = seconds("timeout_s", timeout_s)

@@ -43,13 +43,14 @@ class Consumer:
         self._taken: deque[ConsumerRecord] = deque()
         self._loop.call(self._consumer.start())
 
-    def assign(self, wanted: Positions) -> None:
+    def assign(self, wanted: Positions, *, new_partitions: bool = False) -> None:
         """Reads these partitions from now on and no others, each from an offset, an end of its log, a time or a
         distance from the end.
 
-        What was fetched before and not yet returned is dropped. Raises TypeError or ValueError for a wrong shape.
+        With `new_partitions` also those that their topics get later, each from its start. What was fetched before and
+        not yet returned is dropped. Raises TypeError or ValueError for a wrong shape.
         """
-        self._do(lambda: self._consumer.assign(wanted))
+        self._do(lambda: self._consumer.assign(wanted, new_partitions=new_partitions))
         self._taken.clear()
 
     def subscribe(self, topics: Iterable[str], start: OffsetReset = OffsetReset.LATEST) -> None:

@@ -443,6 +443,28 @@ def test_subscription_reads_all_partitions_and_those_that_appear_later() -> None
     assert list(consumer.positions()) == [T0, T1]
 
 
+def test_an_assignment_may_follow_new_partitions_from_their_start() -> None:
+    small, large = FakeCluster({"t": 1}), FakeCluster({"t": 2})
+    for follows in (False, True):
+        consumer = ConsumerCore(ConsumerConfig())
+        (ask,) = sends(consumer.assign(0, [(T0, 5)], new_partitions=follows))
+        consumer.step(0, Response(call=ask.call, body=small.metadata(("t",))))
+        consumer.metadata.request()
+        asked = [each for each in sends(consumer.step(100, WAKE)) if isinstance(each.body, MetadataRequest)]
+        effects = consumer.step(100, Response(call=asked[0].call, body=large.metadata(("t",))))
+        assert list(consumer.positions()) == ([T0, T1] if follows else [T0])
+        looked_up = [each.body for each in sends(effects) if isinstance(each.body, ListOffsetsRequest)]
+        assert [each.timestamp for each in looked_up] == [EARLIEST_TIMESTAMP] * follows
+
+
+def test_what_was_missing_is_told_again_to_a_new_subscription() -> None:
+    consumer = ConsumerCore(ConsumerConfig())
+    (ask,) = sends(consumer.subscribe(0, ["nowhere"], OffsetReset.EARLIEST))
+    consumer.step(0, Response(call=ask.call, body=FakeCluster({}).metadata(("nowhere",))))
+    effects = consumer.subscribe(0, ["nowhere"], OffsetReset.EARLIEST)
+    assert TopicMissing(topic="nowhere", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) in effects
+
+
 def test_missing_topic_is_reported_once_and_asked_for_again() -> None:
     consumer = ConsumerCore(ConsumerConfig())
     (ask,) = sends(consumer.subscribe(0, ["nowhere"], OffsetReset.EARLIEST))

@@ -175,6 +175,32 @@ def test_a_reader_that_leaves_ends_consume_although_no_record_comes(cluster: Up)
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_consume_reads_partitions_that_are_added_and_ends_when_the_topic_is_deleted(cluster: Up) -> None:
+    create(cluster, "grows")
+    command = [
+        *REPLOG,
+        "consume",
+        "grows",
+        "--from",
+        "earliest",
+        "--bootstrap-server",
+        cluster.bootstrap_servers,
+    ]
+    age = ("--consumer-property", "metadata.max.age.ms=200")
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, *age], stdout=pipe, stderr=pipe, cwd=ROOT) as consumer:
+        assert consumer.stdout is not None
+        assert cluster.run("produce", "grows", given=b"a\n").returncode == 0
+        assert consumer.stdout.readline() == b"a\n"
+        assert cluster.run("topics", "alter", "grows", "--partitions", "2").returncode == 0
+        assert cluster.run("produce", "grows", "--partition", "1", given=b"b\n").returncode == 0
+        assert consumer.stdout.readline() == b"b\n"
+        assert cluster.run("topics", "delete", "grows").returncode == 0
+        _, told = consumer.communicate(timeout=DEADLINE_S)
+    assert consumer.returncode == 2 and told.decode().startswith("error: UNKNOWN_TOPIC"), told
+
+
 def test_a_result_that_no_one_reads_is_told_on_standard_error(cluster: Up) -> None:
     create(cluster, "unread")
     command = [*REPLOG, "produce", "unread", "--bootstrap-server", cluster.bootstrap_servers]
