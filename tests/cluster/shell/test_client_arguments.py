@@ -104,7 +104,7 @@ CONFIGS: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: ConsumerConfig(auto_offset_reset="earliest"), TypeError, "such as OffsetReset.EARLIEST"),  # type: ignore[arg-type]
     (lambda: AdminConfig(request_timeout_ms=None), TypeError, "request_timeout_ms: expected an int"),  # type: ignore[arg-type]
     (lambda: ProducerConfig(enable_idempotence="no"), TypeError, "idempotence: expected True or False"),  # type: ignore[arg-type]
-    (lambda: ConsumerConfig(check_crcs=0), TypeError, "check_crcs: expected True or False, got 0"),
+    (lambda: ConsumerConfig(check_crcs=0), TypeError, "check_crcs: expected True or False, got 0"),  # type: ignore[arg-type]
     (lambda: Producer("localhost"), ValueError, "bootstrap server: expected HOST:PORT, got 'localhost'"),
     (lambda: Consumer(["a:1"]), TypeError, "bootstrap servers: expected a str HOST:PORT"),  # type: ignore[arg-type]
     (
