@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, cast, final
+from typing import Any, Protocol, cast, final
 
 import grpc
 import grpc.aio
@@ -65,7 +65,7 @@ async def read_or_end(reader: Reader) -> bytes | None:
     return None if received is grpc.aio.EOF else cast("bytes", received)  # type: ignore[attr-defined]
 
 
-def end_call(call: UnaryCall) -> None:
+def end_call(call: UnaryCall | grpc.aio.StreamStreamCall[Any, Any]) -> None:
     """Ends a call of gRPC and lets the task that waits for it go on until gRPC has reported the end.
 
     The method `cancel` of the call would cancel that task at once, whatever gRPC still has to report.
@@ -166,6 +166,23 @@ class GrpcStream:
         self._wake.set()
         await asyncio.wait(self._tasks, timeout=FINISH_TIMEOUT_S)
 
+    async def end(self, reason: str) -> None:
+        """Ends the stream and waits until gRPC has ended it too, at most FINISH_TIMEOUT_S.
+
+        What gRPC reports of a call whose tasks were cancelled would reach the loop after its end (grpc/grpc#25364).
+        """
+        writer, reader = self._tasks
+        if self.stream.is_open:
+            _deliver_soon(self._deliver, self.stream.end(reason))
+            self._alarm.cancel()
+            end_call(self._call)
+            # The writer, too, ends with the call if it is within a write.
+            self._wake.set()
+            await asyncio.wait((reader, writer), timeout=FINISH_TIMEOUT_S)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     async def _write(self) -> None:
         stream = self.stream
         try:
@@ -177,7 +194,7 @@ class GrpcStream:
                         return
                     await self._call.write(frame)
                     stream.on_written()
-                if stream.is_finishing:
+                if stream.is_finishing or not stream.is_open:
                     break
                 await self._wake.wait()
                 self._wake.clear()
@@ -292,7 +309,7 @@ class Peer:
         """Closes the channel; calls still in flight fail with a TransportError."""
         for stream in self._streams.values():
             await stream.finish()
-            stream.fail(reason)
+            await stream.end(reason)
         self._alarm.cancel()
         _deliver_soon(self._deliver, self._outgoing.end(reason))
         await self._end_unary()

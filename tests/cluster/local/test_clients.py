@@ -86,6 +86,22 @@ def test_a_full_buffer_does_not_linger(bootstrap: str) -> None:
     assert [future.result(0).offset for future in futures] == list(range(60))
 
 
+def test_a_client_that_is_closed_leaves_nothing_to_report_to_another(
+    bootstrap: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_topic(bootstrap, "closed-often")
+    with Admin(bootstrap) as admin:
+        admin.list_topics()
+        for _ in range(10):
+            with Consumer(bootstrap) as consumer, Producer(bootstrap) as producer:
+                consumer.subscribe(["closed-often"])
+                consumer.poll(0.1)
+                producer.send("closed-often", b"v").result(LIMIT_S)
+        admin.list_topics()
+    # An event loop logs what its callbacks raise, such as of the loop of another client that has ended.
+    assert not [record for record in caplog.records if record.name == "asyncio"], caplog.text
+
+
 def test_several_threads_may_send(bootstrap: str) -> None:
     make_topic(bootstrap, "threads")
     with Producer(bootstrap, ProducerConfig(buffer_memory=5_000)) as producer:
