@@ -15,7 +15,7 @@ from sim.anomalies.content import (
     UnsentRead,
 )
 from sim.anomalies.key_log import Awaited, KeyLog, Unsent, digest_of
-from sim.anomalies.operations import NO_OFFSET, Assigned, Operation, Polled, Sent
+from sim.anomalies.operations import NO_OFFSET, Assigned, Operation, Polled, Sent, Value
 from sim.anomalies.order import (
     IntNonmonotonicPoll,
     IntNonmonotonicSend,
@@ -74,7 +74,9 @@ class AnomalyCheck:
                 self._on_sent(operation, part)
             else:
                 assert type(part) is Polled, part
-                self._on_polled(operation, part)
+                # What the answer of an operation of unknown outcome has shown was read.
+                if operation.outcome is Outcome.OK or operation.outcome is Outcome.INFO:
+                    self._on_polled(operation, part)
 
     def assign(self, assigned: Assigned) -> None:
         """Judge the client's next polls of these logs without its last ones."""
@@ -126,7 +128,7 @@ class AnomalyCheck:
         self._show(log, Poll(operation, polled, sent))
         self.records_read += len(polled.records)
 
-    def _on_record(self, log: KeyLog, operation: Operation, offset: int, value: str) -> None:
+    def _on_record(self, log: KeyLog, operation: Operation, offset: int, value: Value) -> None:
         digest = digest_of(value)
         known = log.places.get(digest)
         if known is None and digest not in log.awaited and log.refused.get(digest) is None:
@@ -137,7 +139,7 @@ class AnomalyCheck:
         log.read_end = max(log.read_end, offset + 1)
 
     def _place(
-        self, log: KeyLog, operation: Operation, value: str, digest: int, offset: int, *, is_read: bool
+        self, log: KeyLog, operation: Operation, value: Value, digest: int, offset: int, *, is_read: bool
     ) -> None:
         """Judge and remember that the value is at the offset, unless that is known."""
         before = log.places.get(digest)

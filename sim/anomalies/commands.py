@@ -19,6 +19,14 @@ UNUSABLE_INPUT = 2
 MOST_SHOWN = 20
 
 
+def _printable(text: str) -> str:
+    """Returns the text on one line, with escapes for what a terminal would obey and what no encoding has."""
+    if text.isprintable():
+        return text
+    escaped = [each if each.isprintable() else each.encode("unicode_escape").decode() for each in text]
+    return "".join(escaped)
+
+
 @click.group()
 def history() -> None:
     """Judge what clients sent and read."""
@@ -46,7 +54,8 @@ class _Printer:
             }  # fmt: skip
             click.echo(json.dumps(members))
         else:
-            click.echo(f"{'allowed ' if is_allowed else ''}{anomaly.name}: {anomaly.key}: {anomaly.evidence}")
+            line = f"{'allowed ' if is_allowed else ''}{anomaly.name}: {anomaly.key}: {anomaly.evidence}"
+            click.echo(_printable(line))
 
 
 @history.command("check")
@@ -68,7 +77,8 @@ def check_history(file: BinaryIO, allowed: tuple[str, ...], as_json: bool) -> No
     FILE has one operation a line, as `replog sim run --history FILE` writes it; `-` is standard input. The history must
     go on until everything was read: a record that was answered and never read is an anomaly.
 
-    Exit status: 0 none was found, 1 anomalies were found that Kafka does not allow, 2 the file is no history.
+    Exit status: 0 none was found, 1 anomalies were found that Kafka does not allow, 2 the file is no history or has
+    neither a send nor a poll.
     """
     printer = _Printer(allowed, as_json=as_json)
     check, source = AnomalyCheck(printer.on_anomaly), HistoryFile(file.name, file)
@@ -79,7 +89,7 @@ def check_history(file: BinaryIO, allowed: tuple[str, ...], as_json: bool) -> No
             else:
                 check.take(each)
     except HistoryFileError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {_printable(str(error))}", err=True)
         sys.exit(UNUSABLE_INPUT)
     check.finish()
     _print_summary(check, source, printer, as_json=as_json)

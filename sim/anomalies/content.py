@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import final
 
 from sim.anomalies.key_log import Awaited, KeyLog, shown
-from sim.anomalies.operations import NO_OFFSET
+from sim.anomalies.operations import NO_OFFSET, Value
 from sim.anomalies.rules import Ended, Judge, Placed, Poll, Refused, Rule
 
 
@@ -70,7 +70,7 @@ class AbortedRead(Rule):
             assert line is not None, offset
             self._aborted(log, line, refused.value, offset, refused.operation.line)
 
-    def _aborted(self, log: KeyLog, line: int, value: str, offset: int, refused_line: int) -> None:
+    def _aborted(self, log: KeyLog, line: int, value: Value, offset: int, refused_line: int) -> None:
         self.found(
             log, line,
             f"{shown(value)} was read at offset {offset} (line {line}); its send failed (line {refused_line})",

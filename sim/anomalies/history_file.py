@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO, final
 
-from sim.anomalies.operations import NO_OFFSET, Assigned, Operation, Polled, Sent
+from sim.anomalies.operations import NO_OFFSET, Assigned, Operation, Polled, Sent, Value
 from sim.hosts.history import Outcome
 
 FORMAT = "replog-history-1"
@@ -42,11 +42,18 @@ class HistoryFile:
         self._line = self.ignored = 0
 
     def operations(self) -> Iterator[Operation | Assigned]:
-        """Yield all operations in their order. Raises HistoryFileError at the first line that is none."""
+        """Yield all operations in their order.
+
+        Raises HistoryFileError at the first line that is none, and at the end if there was no send and no poll.
+        """
+        has_records = False
         while text := self._file.readline(MAX_LINE_BYTES):
             self._line += 1
             if (operation := self._operation(self._members(text))) is not None:
+                has_records = has_records or type(operation) is Operation
                 yield operation
+        if not has_records:
+            raise self._error("the history has no send and no poll")
 
     def _members(self, text: bytes) -> dict[str, Any]:
         if len(text) == MAX_LINE_BYTES:
@@ -63,13 +70,10 @@ class HistoryFile:
 
     def _operation(self, members: dict[str, Any]) -> Operation | Assigned | None:
         """Returns the operation of a line; None for the header, and for what concerns no record."""
-        if (form := members.get("format")) is not None:
-            if form != FORMAT:
-                raise self._error(
-                    f"this is of format {form}: expected {FORMAT}, or operations without a header"
-                )
-            return None
         what = members.get("f")
+        if "format" in members and "f" not in members:
+            self._check_header(members["format"])
+            return None
         if type(what) is not str:
             raise self._error("this is no operation: it needs `process`, `type`, `f` and `value`")
         process, outcome = self._name_of(members.get("process")), _OUTCOMES.get(str(members.get("type")))
@@ -83,16 +87,26 @@ class HistoryFile:
             raise self._error("`value` is no list")
         if what in _OF_POSITIONS:
             keys = tuple([self._name_of(each) for each in value or ()])
+            if outcome is Outcome.FAIL or outcome is Outcome.OPEN:
+                return None
             return Assigned(self._line, process, keys, what == "subscribe")
         return Operation(self._line, process, outcome, tuple(self._parts(value or ())))
 
+    def _check_header(self, form: object) -> None:
+        if self._line != 1:
+            raise self._error("`format` belongs on the first line: a file is one history")
+        if form != FORMAT:
+            raise self._error(f"this is of format {form}: expected {FORMAT}, or operations without a header")
+
     def _name_of(self, found: object) -> str:
-        """Returns a name or a value as text. Raises HistoryFileError if it is neither a text nor a whole number."""
-        if type(found) is str:
+        """Returns the name of a client or a log as text."""
+        return str(self._value_of(found))
+
+    def _value_of(self, found: object) -> Value:
+        """Returns a value as it is. Raises HistoryFileError if it is neither a text nor a whole number."""
+        if type(found) is str or type(found) is int:
             return found
-        if type(found) is not int:
-            raise self._error(f"{found!r} is neither a text nor a whole number")
-        return str(found)
+        raise self._error(f"{found!r} is neither a text nor a whole number")
 
     def _parts(self, value: list[Any] | tuple[()]) -> Iterator[Sent | Polled]:
         for part in value:
@@ -109,13 +123,13 @@ class HistoryFile:
 
     def _sent(self, key: str, found: object) -> Sent:
         if type(found) is not list:
-            return Sent(key, self._name_of(found))
+            return Sent(key, self._value_of(found))
         if len(found) == 2 and found[0] is None:
-            return Sent(key, self._name_of(found[1]))
+            return Sent(key, self._value_of(found[1]))
         ((offset, value),) = self._records([found])
         return Sent(key, value, offset)
 
-    def _records(self, found: object) -> tuple[tuple[int, str], ...]:
+    def _records(self, found: object) -> tuple[tuple[int, Value], ...]:
         if type(found) is not list:
             raise self._error("the records of a poll are no list")
         records = []
@@ -125,7 +139,7 @@ class HistoryFile:
             if not NO_OFFSET < each[0] < 1 << 63:
                 raise self._error(f"{each[0]} is no offset")
             value = each[1]
-            records.append((each[0], value if type(value) is str else self._name_of(value)))
+            records.append((each[0], value if type(value) is str else self._value_of(value)))
         return tuple(records)
 
     def _error(self, reason: str) -> HistoryFileError:

@@ -6,26 +6,34 @@ from hashlib import blake2b
 from typing import NamedTuple, final
 
 from sim.anomalies.offset_set import OffsetSet
-from sim.anomalies.operations import NO_OFFSET
+from sim.anomalies.operations import NO_OFFSET, Value
 from sim.anomalies.packed_map import PackedMap
 
 _LONGEST_SHOWN = 24
 
 
-def digest_of(value: str) -> int:
+def digest_of(value: Value) -> int:
     """Returns 64 bits of a value, never 0. Of a million values two are alike with a probability below 3 in 10^8."""
-    return int.from_bytes(blake2b(value.encode(), digest_size=8).digest(), "little") or 1
+    if type(value) is int:
+        digest = blake2b(b"%d" % value, digest_size=8, person=b"number")
+    else:
+        assert type(value) is str, value
+        digest = blake2b(value.encode(errors="surrogatepass"), digest_size=8)
+    return int.from_bytes(digest.digest(), "little") or 1
 
 
-def shown(value: str) -> str:
-    """Returns a value in quotes, cut where it is long."""
+def shown(value: Value) -> str:
+    """Returns a number, or a text in quotes, cut where it is long."""
+    if isinstance(value, int):
+        text = str(value)
+        return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
     return repr(value) if len(value) <= _LONGEST_SHOWN else f"{value[:_LONGEST_SHOWN]!r}…"
 
 
 class Awaited(NamedTuple):
     """A record that was sent and that nobody has read so far."""
 
-    value: str
+    value: Value
     offset: int
     # Whether its send was answered: then it must be read in the end.
     is_acknowledged: bool
@@ -36,7 +44,7 @@ class Awaited(NamedTuple):
 class Unsent(NamedTuple):
     """A record that was read, and of whose send the history has said nothing so far."""
 
-    value: str
+    value: Value
     offset: int
     process: str
     line: int

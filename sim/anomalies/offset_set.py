@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import final
 
 
@@ -33,6 +33,11 @@ class OffsetSet:
             return start
         index = bisect_right(self._starts, start)
         return self._starts[index] if index < len(self._starts) and self._starts[index] < end else None
+
+    def last_before(self, offset: int) -> int | None:
+        """Returns the greatest member below the offset, None if there is none."""
+        index = bisect_left(self._starts, offset) - 1
+        return min(self._ends[index], offset) - 1 if index >= 0 else None
 
     def add(self, offset: int) -> None:
         """Add an offset, which may be a member already."""

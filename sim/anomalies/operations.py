@@ -8,13 +8,15 @@ from sim.hosts.history import Outcome
 
 # The offset of a record whose broker named none.
 NO_OFFSET = -1
+# The number 5 and the text "5" are two values.
+Value = str | int
 
 
 class Sent(NamedTuple):
     """One record sent to the log `key`; `offset` is the one that the answer named, or NO_OFFSET."""
 
     key: str
-    value: str
+    value: Value
     offset: int = NO_OFFSET
 
 
@@ -22,7 +24,7 @@ class Polled(NamedTuple):
     """The records of the log `key` that one poll returned, in their order: pairs of an offset and a value."""
 
     key: str
-    records: tuple[tuple[int, str], ...]
+    records: tuple[tuple[int, Value], ...]
 
 
 class Operation(NamedTuple):

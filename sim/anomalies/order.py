@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple, final
 from sim.anomalies.key_log import KeyLog
 from sim.anomalies.operations import Assigned
 from sim.anomalies.rules import Answered, Judge, Placed, Poll, Report, Rule
+from sim.hosts.history import Outcome
 
 # A client and a log.
 Place = tuple[str, str]
@@ -20,6 +21,8 @@ class Step(NamedTuple):
     before: int
     offset: int
     line: int
+    # Whether the client could be moved at any time when it made the step: between operations, with a subscription.
+    is_free: bool = False
 
 
 @final
@@ -29,6 +32,9 @@ class Positions:
     def __init__(self, *, is_inside: bool) -> None:
         self._is_inside = is_inside
         self._at: dict[Place, int] = {}
+        # The operation that was seen last, by its line, and the last offsets that it has read so far, by log.
+        self._line = 0
+        self._within: dict[str, int] = {}
         self._subscribed: set[str] = set()
 
     def assign(self, assigned: Assigned) -> None:
@@ -38,29 +44,63 @@ class Positions:
         for key in assigned.keys:
             self._at.pop((assigned.process, key), None)
 
-    def is_free(self, process: str) -> bool:
-        """Whether the client may be moved at any time: between operations, with a subscription."""
-        return not self._is_inside and process in self._subscribed
-
     def steps(self, log: KeyLog, poll: Poll) -> list[Step]:
         """Returns the client's moves, without those to the next offset, which almost all are."""
         records, process, line = poll.polled.records, poll.operation.process, poll.operation.line
         found: list[Step] = []
         if not records:
             return found
+        if line != self._line:
+            self._line = line
+            self._within.clear()
+        before = self._within.get(log.key)
+        self._within[log.key] = records[-1][0]
         if self._is_inside:
-            before = records[0][0]
-            for offset, _ in records[1:]:
-                if offset != before + 1:
+            for offset, _ in records:
+                if before is not None and offset != before + 1:
                     found.append(Step(process, before, offset, line))
                 before = offset
             return found
         place, first = (process, log.key), records[0][0]
         last = self._at.get(place)
-        if last is not None and first != last + 1:
-            found.append(Step(process, last, first, line))
-        self._at[place] = records[-1][0]
+        # A later part of an operation goes on inside it.
+        if before is None and last is not None and first != last + 1:
+            found.append(Step(process, last, first, line, process in self._subscribed))
+        if poll.operation.outcome is Outcome.OK:
+            self._at[place] = records[-1][0]
+        else:
+            # A poll of unknown outcome may have been undone.
+            self._at.pop(place, None)
         return found
+
+
+@final
+class _OpenSteps:
+    """The steps over offsets none of which has a value so far.
+
+    Both ends of a step have one. So all steps over an offset begin at the last offset before it that has a value: no
+    others are looked at, however many holes of a log are never filled.
+    """
+
+    def __init__(self) -> None:
+        # By log and start.
+        self._steps: dict[str, dict[int, list[Step]]] = {}
+
+    def add(self, log: KeyLog, step: Step) -> None:
+        assert step.before in log.known, (log.key, step)
+        self._steps.setdefault(log.key, {}).setdefault(step.before, []).append(step)
+
+    def over(self, log: KeyLog, offset: int) -> list[Step]:
+        """Returns the steps over an offset, in their order, and forgets them; `log` has no value there yet."""
+        steps = self._steps.get(log.key)
+        start = log.known.last_before(offset) if steps else None
+        if steps is None or start is None or start not in steps:
+            return []
+        found = steps.pop(start)
+        # The end of a step of sends gets its value right after the step.
+        if ending := [step for step in found if step.offset <= offset]:
+            steps[start] = ending
+        return [step for step in found if step.offset > offset]
 
 
 class _Skips(Rule):
@@ -73,8 +113,7 @@ class _Skips(Rule):
     def __init__(self, report: Report) -> None:
         super().__init__(report)
         self._positions = Positions(is_inside=self.is_inside)
-        # The steps over offsets of which nothing is known so far, by log.
-        self._open: dict[str, list[Step]] = {}
+        self._open = _OpenSteps()
 
     def judges(self) -> Mapping[type, Judge]:
         return {Poll: self._on_poll, Placed: self._on_placed}
@@ -91,18 +130,12 @@ class _Skips(Rule):
             return
         skipped = log.known.first_in(step.before + 1, step.offset)
         if skipped is None:
-            self._open.setdefault(log.key, []).append(step)
+            self._open.add(log, step)
         else:
             self._skipped(log, step, skipped, f"line {log.line_of(skipped)}")
 
     def _on_placed(self, log: KeyLog, placed: Placed) -> None:
-        steps = self._open.get(log.key)
-        if not steps:
-            return
-        over = [step for step in steps if step.before < placed.offset < step.offset]
-        if over:
-            self._open[log.key] = [step for step in steps if step not in over]
-        for step in over:
+        for step in self._open.over(log, placed.offset):
             self._skipped(log, step, placed.offset, f"line {placed.operation.line}")
 
     def _skipped(self, log: KeyLog, step: Step, offset: int, shown_by: str) -> None:
@@ -111,7 +144,7 @@ class _Skips(Rule):
             step.line,
             f"{step.process} {self.word} offset {step.before} and then {step.offset} (line {step.line}), "
             f"and not {offset}, which has a value by {shown_by}",
-            is_allowed=self.is_allowed or self._positions.is_free(step.process),
+            is_allowed=self.is_allowed or step.is_free,
         )
 
 
@@ -151,7 +184,7 @@ class _BackSteps(Rule):
                     log,
                     step.line,
                     f"{step.process} read offset {step.before} and then {step.offset} (line {step.line})",
-                    is_allowed=self._positions.is_free(step.process),
+                    is_allowed=step.is_free,
                 )
 
 

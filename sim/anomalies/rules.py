@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sim.anomalies.key_log import KeyLog
-from sim.anomalies.operations import Assigned, Operation, Polled, Sent
+from sim.anomalies.operations import Assigned, Operation, Polled, Sent, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Placed(NamedTuple):
     """A value seen at an offset for the first time there: by its answer, or by a reader if `is_read`."""
 
     operation: Operation
-    value: str
+    value: Value
     digest: int
     offset: int
     # The offset at which the same value was first seen; None if this is the first time.
@@ -40,7 +40,7 @@ class Refused(NamedTuple):
     """A send that ended with a definite failure."""
 
     operation: Operation
-    value: str
+    value: Value
     digest: int
 
 
@@ -56,7 +56,7 @@ class Poll(NamedTuple):
 
     operation: Operation
     polled: Polled
-    sent: tuple[str, ...]
+    sent: tuple[Value, ...]
 
 
 class Ended(NamedTuple):

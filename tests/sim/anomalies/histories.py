@@ -14,12 +14,12 @@ Item = Did | tuple[str, tuple[str, ...], bool]
 
 
 def sends(
-    value: str, offset: int = NO_OFFSET, outcome: Outcome = Outcome.OK, *, by: str = "p", key: str = K
+    value: str | int, offset: int = NO_OFFSET, outcome: Outcome = Outcome.OK, *, by: str = "p", key: str = K
 ) -> Did:
     return by, outcome, (Sent(key, value, offset),)
 
 
-def polls(*records: tuple[int, str], by: str = "c", key: str = K) -> Did:
+def polls(*records: tuple[int, str | int], by: str = "c", key: str = K) -> Did:
     return by, Outcome.OK, (Polled(key, records),)
 
 

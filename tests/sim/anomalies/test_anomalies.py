@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sim.anomalies.operations import Polled, Sent
 from sim.hosts.history import Outcome
-from tests.sim.anomalies.histories import K, all_found, assigns, names, polls, sends, stored
+from tests.sim.anomalies.histories import Did, K, all_found, assigns, names, polls, sends, stored
 
 FAIL, INFO, OK, OPEN = Outcome.FAIL, Outcome.INFO, Outcome.OK, Outcome.OPEN
 
@@ -159,3 +161,57 @@ def test_client_that_loses_records_is_noticed_whatever_lost_them() -> None:
     assert names(*skipped) == ["int-poll-skip", "lost-write"]
     nowhere = (*stored("abc"), polls((0, "a"), (1, "b")))
     assert names(*nowhere) == ["unseen"]
+
+
+def with_outcome(outcome: Outcome, *records: tuple[int, str], by: str = "c") -> Did:
+    return by, outcome, (Polled(K, records),)
+
+
+@pytest.mark.parametrize("outcome", [FAIL, OPEN])
+def test_poll_that_did_not_happen_has_read_nothing(outcome: Outcome) -> None:
+    assert names(*stored("a"), with_outcome(outcome, (0, "a"))) == ["unseen"]
+    reads_all = polls((0, "a"), (1, "b"), (2, "c"), by="d")
+    nowhere = with_outcome(outcome, (2, "c"), (0, "never sent"))
+    assert not names(*stored("abc"), reads_all, polls((0, "a")), nowhere, polls((1, "b")))
+
+
+def test_poll_of_unknown_outcome_has_read_its_records_and_leaves_its_client_anywhere() -> None:
+    unknown = with_outcome(INFO, (0, "a"), (1, "b"))
+    assert not names(*stored("ab"), unknown)
+    assert not names(*stored("ab"), unknown, polls((0, "a")))
+    assert not names(*stored("abcd"), unknown, polls((3, "d")), polls((2, "c"), by="d"))
+    assert names(*stored("ab"), polls((1, "b")), unknown) == ["nonmonotonic-poll"]
+
+
+def test_failed_transaction_has_neither_sent_nor_read() -> None:
+    failed = ("c", FAIL, (Sent(K, "b", 1), Polled(K, ((5, "x"),))))
+    assert not names(*stored("a"), failed, polls((0, "a")))
+
+
+def test_subscription_excuses_no_step_before_it() -> None:
+    steps = (assigns(), polls((0, "a")), polls((2, "c")))
+    late = (sends("b", 1, by="q"), polls((1, "b"), by="d"))
+    sent = (sends("a", 0), sends("c", 2))
+    assert names(*sent, *steps, *late) == ["poll-skip"]
+    assert names(*sent, *steps, assigns(is_subscription=True), *late) == ["poll-skip"]
+    assert not names(*sent, assigns(is_subscription=True), *steps, *late)
+
+
+def test_a_number_is_another_value_than_its_text() -> None:
+    both = (sends(5, 0), sends("5", 1))
+    assert not names(*both, polls((0, 5), (1, "5")))
+    found = all_found(*both, polls((1, "5"), (2, 5)))
+    assert [each.name for each in found] == ["duplicate"]
+    assert found[0].evidence == "5 is at offset 0 by line 1, and at offset 2 by line 3 (c)"
+
+
+def test_two_polls_in_one_operation_are_inside_it() -> None:
+    reads_all = polls((0, "a"), (1, "b"), (2, "c"), by="d")
+    skip = ("c", OK, (Polled(K, ((0, "a"),)), Polled(K, ((2, "c"),))))
+    back = ("c", OK, (Polled(K, ((1, "b"),)), Polled(K, ((0, "a"),))))
+    on = ("c", OK, (Polled(K, ((0, "a"),)), Polled("t-1", ((9, "z"),)), Polled(K, ((1, "b"),))))
+    others = (*stored("abc"), sends("z", 9, key="t-1"), polls((9, "z"), key="t-1", by="d"), reads_all)
+    assert names(*others, skip) == ["int-poll-skip"]
+    assert names(*others, back) == ["int-nonmonotonic-poll"]
+    assert not names(*others, on, polls((2, "c")))
+    assert names(*others, polls((0, "a")), on, polls((1, "b"))) == ["nonmonotonic-poll", "nonmonotonic-poll"]

@@ -22,13 +22,13 @@ def read(*lines: bytes) -> list[Operation | Assigned]:
     return list(HistoryFile("h", io.BytesIO(b"".join(lines))).operations())
 
 
-def test_operations_keep_their_lines_and_numbers_become_names() -> None:
+def test_operations_keep_their_lines_and_numbers_become_names_of_clients_and_logs() -> None:
     header = json.dumps({"format": FORMAT}).encode() + b"\n"
     unplaced = b'{"process":3,"type":"info","f":"send","value":[["send",0,17]]}\n'
     assert read(header, SEND, POLL, unplaced) == [
         Operation(2, "p", Outcome.OK, (Sent("t-0", "a", 0),)),
         Operation(3, "c", Outcome.OK, (Polled("t-0", ((0, "a"),)),)),
-        Operation(4, "3", Outcome.INFO, (Sent("0", "17"),)),
+        Operation(4, "3", Outcome.INFO, (Sent("0", 17),)),
     ]
 
 
@@ -40,6 +40,14 @@ def test_transactions_invocations_and_positions_are_read() -> None:
         Assigned(2, "1", ("t-0",)),
         Assigned(3, "1", ("t-0",), is_subscription=True),
     ]
+
+
+def test_assignment_that_did_not_happen_is_passed_over() -> None:
+    assign = b'{"process":1,"type":"ok","f":"assign","value":["t-0"]}\n'
+    found = [
+        read(SEND, assign.replace(b"ok", word), SEND)[1:-1] for word in (b"fail", b"invoke", b"info", b"ok")
+    ]
+    assert found == [[], [], [Assigned(2, "1", ("t-0",))], [Assigned(2, "1", ("t-0",))]]
 
 
 def test_operations_about_no_record_are_counted() -> None:
@@ -56,7 +64,7 @@ def test_operations_about_no_record_are_counted() -> None:
         (b"{", "the line is cut off"),
         (b"{\n", "the line is no JSON"),
         (b"[]\n", "the line is no JSON object"),
-        (b'{"format":"other-1"}\n', "this is of format other-1"),
+        (b'{"format":"replog-history-1"}\n', "`format` belongs on the first line"),
         (b'{"at":1,"node":"broker-1","kind":"start"}\n', "this is no operation"),
         (SEND.replace(b"ok", b"done"), "type 'done' is none of invoke, ok, fail, info"),
         (SEND.replace(b'"p"', b"{}"), "{} is neither a text nor a whole number"),
@@ -71,6 +79,35 @@ def test_what_is_no_operation_is_reported_with_its_line(line: bytes, reason: str
     with pytest.raises(HistoryFileError, match=r"^h:2: ") as caught:
         read(SEND, line)
     assert caught.value.reason.startswith(reason)
+
+
+def test_header_of_another_format_is_refused() -> None:
+    with pytest.raises(HistoryFileError, match=r"^h:1: this is of format other-1: "):
+        read(b'{"format":"other-1"}\n', SEND)
+
+
+def test_operation_with_a_member_format_is_an_operation() -> None:
+    sent = Operation(1, "p", Outcome.OK, (Sent("t-0", "a", 0),))
+    send = SEND.replace(b"{", b'{"format":"replog-history-1",', 1)
+    assert read(send, send) == [sent, sent._replace(line=2)]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        b"",
+        json.dumps({"format": FORMAT}).encode() + b"\n",
+        b'{"process":"nemesis","type":"info","f":"kill"}\n',
+        b'{"process":"c","type":"ok","f":"assign","value":["t-0"]}\n',
+    ],
+)
+def test_history_without_sends_and_polls_is_refused(
+    lines: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_bytes(lines)
+    assert main(["history", "check", str(path)]) == 2
+    assert capsys.readouterr() == ("", f"error: {path}:1: the history has no send and no poll\n")
 
 
 def test_history_of_a_run_is_written_in_order_of_time() -> None:
@@ -123,6 +160,20 @@ def test_command_prints_anomalies_by_name_and_fails(
     )
     assert main(["history", "check", "--allow", "unseen", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[-2:] == ["allowed: 1 unseen", "anomalies: none"]
+
+
+def test_command_escapes_what_is_not_printable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.jsonl"
+    send = SEND.replace(b"t-0", b"k\\nanomalies: none\\u001b[2K\\udcff")
+    path.write_bytes(send.replace(b'"p"', b'"p\\r\\n"').replace(b'"a"', b'"a\\udcff"'))
+    assert main(["history", "check", str(path)]) == 1
+    assert capsys.readouterr().out == (
+        r"unseen: k\nanomalies: none\x1b[2K\udcff: 'a\udcff' of p\r\n, answered at offset 0 (line 1), was never read; "
+        "the last offset that was is -1\noperations: 1, records read: 0\nanomalies: 1 unseen\n"
+    )
+    path.write_bytes(b'{"format":"other\\n\\udcff"}\n')
+    assert main(["history", "check", str(path)]) == 2
+    assert capsys.readouterr().err.startswith(rf"error: {path}:1: this is of format other\n\udcff: ")
 
 
 def test_command_prints_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import io
 import tracemalloc
 from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from bench.history_data import CONSUMERS, KEYS, history_lines
+from sim.anomalies import order
 from sim.anomalies.check import AnomalyCheck
 from sim.anomalies.history_file import HistoryFile
 from sim.anomalies.offset_set import OffsetSet
 from sim.anomalies.operations import Operation
 from sim.anomalies.packed_map import PackedMap
+from tests.sim.anomalies.histories import Item, all_found, polls, sends
+from tests.storage import lines
 
 OPERATIONS = 6_000
 
@@ -38,6 +44,34 @@ def test_benchmark_history_is_sound_but_for_its_lost_record() -> None:
         "lost-write": 1,
         "poll-skip": CONSUMERS,
     }
+
+
+def lines_for_holes(records: int) -> int:
+    """Count the lines that check a history in which two clients pass over a hole after each of the records."""
+    operations: list[Item] = []
+    for offset in range(0, 2 * records, 2):
+        read = (offset, str(offset))
+        operations += [sends(str(offset), offset), polls(read), polls(read, by="d")]
+    return lines.lines_of(lambda: all_found(*operations))
+
+
+def test_holes_that_stay_open_cost_later_records_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "STORAGE", str(Path(order.__file__).parent))
+    few, many = lines_for_holes(30), lines_for_holes(300)
+    assert many < 12 * few, (few, many)
+
+
+def test_value_in_a_hole_reports_all_who_passed_over_it_and_no_others() -> None:
+    around = [polls((offset, str(offset)), by=by) for offset in (0, 4, 6, 9) for by in ("c", "d")]
+    sent = [sends(str(offset), offset) for offset in (0, 4, 6, 9)]
+    found = all_found(*sent, *around, *[sends(str(each), each, by=f"late-{each}") for each in (2, 3, 7)])
+    skips = [each.evidence for each in found if each.name == "poll-skip"]
+    assert skips == [
+        "c read offset 0 and then 4 (line 7), and not 2, which has a value by line 13",
+        "d read offset 0 and then 4 (line 8), and not 2, which has a value by line 13",
+        "c read offset 6 and then 9 (line 11), and not 7, which has a value by line 15",
+        "d read offset 6 and then 9 (line 12), and not 7, which has a value by line 15",
+    ]
 
 
 def test_packed_map_keeps_what_it_has_while_it_grows() -> None:
@@ -73,3 +107,4 @@ def test_offset_set_joins_stretches() -> None:
     assert (offsets.first_in(0, 3), offsets.first_in(0, 9), offsets.first_in(4, 9)) == (None, 3, 4)
     assert (offsets.first_in(6, 8), offsets.first_in(6, 20), offsets.first_in(11, 20)) == (None, 8, None)
     assert len(offsets._starts) == 2
+    assert [offsets.last_before(each) for each in (3, 4, 5, 6, 9, 10, 50)] == [None, 3, 4, 5, 8, 9, 10]
