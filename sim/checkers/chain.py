@@ -155,8 +155,14 @@ class Chain:
             start = max(start, self._bases[0], other._bases[0])
             first, others_first = bisect_left(self._bases, start), bisect_left(other._bases, start)
         count = self._agreed_count(first, other, others_first)
+        if count:
+            return self.marks[first + count - 1].next_offset
         # A chain that has no batch of the other's stretch holds nothing else either: all before its start was deleted.
-        return self.marks[first + count - 1].next_offset if count else min(start, self.end, other.end)
+        end = min(start, self.end, other.end)
+        if first and others_first and self.marks[first - 1] == other.marks[others_first - 1]:
+            # The start may be inside a batch that both have.
+            return max(end, self.marks[first - 1].next_offset)
+        return end
 
     def _agreed_count(self, first: int, other: Chain, others_first: int) -> int:
         """Returns how many batches are equal, from that index of each chain on."""

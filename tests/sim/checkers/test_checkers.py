@@ -125,3 +125,15 @@ def test_chain_agreement_ends_at_the_first_difference() -> None:
     assert mine.agreed_end(other) == 6
     assert mine.agreed_end(Chain()) == 0
     assert mine.agreed_end(Chain(marks(0, 20))) == 9
+
+
+def test_chains_agree_on_a_last_batch_in_which_the_start_is() -> None:
+    """A broker that has lost its log uncleanly may have had a start there, between shorter batches."""
+    mine = Chain([*marks(0, 8), mark(8, count=2)])
+    assert mine.agreed_end(Chain(mine.marks), since=9) == 10
+    assert mine.agreed_end(Chain([*mine.marks, mark(10)]), since=9) == 10
+    # What only one of both has does not count.
+    assert mine.agreed_end(Chain([*marks(0, 8), mark(8, count=2, crc=1)]), since=9) == 9
+    assert mine.agreed_end(Chain(marks(0, 9)), since=9) == 9
+    # A batch that ends before the start says nothing of what begins there.
+    assert Chain(marks(0, 9)).agreed_end(Chain([*marks(0, 9), mark(9)]), since=9) == 9
