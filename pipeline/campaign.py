@@ -6,6 +6,7 @@ No two runs share a process: a leaked cache or a collected object of one seed mu
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -27,29 +28,34 @@ TASKS_A_CORE = 4
 RUN_TIMEOUT_S = 600
 
 
-def run_campaign(spark: SparkSession, *, scenario: Path, seeds: Seeds) -> DataFrame:
+def run_campaign(
+    spark: SparkSession, *, scenario: Path, seeds: Seeds, called: str | None = None
+) -> DataFrame:
     """Prepare a data frame with one row for each seed. The scenario's text is part of the tasks, so executors need no
     shared file system. The runs start when the frame is used.
+
+    `called` is the user's name for the scenario, with which the column `replay` runs it again; by default its path.
     """
+    user_name = str(scenario) if called is None else called
     name, text = scenario.name, scenario.read_text(encoding="utf-8")
     cores = spark.sparkContext.defaultParallelism
     tasks = min(seeds.end - seeds.first, cores * TASKS_A_CORE)
     rows = spark.sparkContext.range(seeds.first, seeds.end, numSlices=tasks).mapPartitions(
-        lambda part: run_seeds(name, text, part)
+        lambda part: run_seeds(name, text, part, called=user_name)
     )
     return spark.createDataFrame(rows, SCHEMA)
 
 
-def run_seeds(name: str, text: str, seeds: Iterable[int]) -> Iterator[Row]:
+def run_seeds(name: str, text: str, seeds: Iterable[int], *, called: str) -> Iterator[Row]:
     """Run the seeds of one task, in an executor, each in a process of its own; yields their rows."""
     with tempfile.TemporaryDirectory(prefix="replog-campaign-") as directory:
         path = Path(directory) / name
         path.write_text(text, encoding="utf-8")
         for seed in seeds:
-            yield run_seed(path, seed)
+            yield run_seed(path, seed, called=called)
 
 
-def run_seed(path: Path, seed: int) -> Row:
+def run_seed(path: Path, seed: int, *, called: str) -> Row:
     """Run one seed in a process; returns its row. A process that fails has a row too, with the verdict `error`."""
     from pyspark.sql import Row
 
@@ -71,9 +77,14 @@ def run_seed(path: Path, seed: int) -> Row:
         events=_whole(result, "events"),
         simulated_ms=_whole(result, "simulated_ms"),
         violations=json.dumps(result.get("violations", []), sort_keys=True),
-        replay=f"replog sim run {path.name} --seed {seed}",
+        replay=replay_command(called, seed),
         error=error,
     )
+
+
+def replay_command(called: str, seed: int) -> str:
+    """Returns the command that runs the seed again, with the user's name for the scenario."""
+    return f"replog sim run {shlex.quote(called)} --seed {seed}"
 
 
 def _whole(result: dict[str, object], name: str) -> int:

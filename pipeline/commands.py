@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import shlex
+import re
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.campaign import run_campaign
+from pipeline.campaign import replay_command, run_campaign
 from pipeline.drawn_command import PROFILES, checked_job, open_results, print_sum
 from pipeline.quiet import cause_in, end_children, java_writes_to, new_file
 from pipeline.session import SparkUnavailable, check_available, session
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 # The exit status of a verdict that is not held, the gravest first.
 _STATUSES = {"violated": 1, "error": 2, "starved": 3}
+# How many runs that did not hold are printed.
+_MOST_REPLAYS = 20
+# Spark reads back a path with one of these as a pattern of names, and one with a colon as a URI.
+_NO_PATH_OF_SPARK = re.compile(r"[][*?{}\\:]")
 
 
 @click.group("spark")
@@ -126,16 +130,17 @@ def _run_drawn(job: SwarmJob, seeds: Seeds, out: Path | None, master: str, *, as
 def _run_scenario(scenario_text: str, seeds: Seeds, out: Path | None, master: str, *, as_json: bool) -> int:
     """Run the scenario with all seeds. Returns the exit status."""
     scenario = _checked_scenario(scenario_text)
-    target = str(_checked_target(out) if out is not None else _free_target(scenario.stem))
+    target = _checked_target(out if out is not None else _free_target(scenario.stem))
     _require_spark()
     click.echo(f"starting Spark (about 6 s) for {len(seeds)} runs of {scenario_text}", err=True)
-    with _spark("replog campaign", master) as spark:
-        run_campaign(spark, scenario=scenario, seeds=seeds).write.mode("errorifexists").parquet(target)
-        results = spark.read.parquet(target)
+    with _removed_if_empty(target), _spark("replog campaign", master) as spark:
+        frame = run_campaign(spark, scenario=scenario, seeds=seeds, called=scenario_text)
+        frame.write.mode("errorifexists").parquet(str(target))
+        results = spark.read.parquet(str(target))
         by_verdict = {row["verdict"]: row["count"] for row in results.groupBy("verdict").count().collect()}
         total = results.count()
-        bad = results.where("verdict != 'held'").orderBy("seed").limit(20).collect()
-    _report(scenario_text, target, total, by_verdict, [row.asDict() for row in bad], as_json)
+        bad = results.where("verdict != 'held'").orderBy("seed").limit(_MOST_REPLAYS).collect()
+    _report(scenario_text, str(target), total, by_verdict, [row.asDict() for row in bad], as_json)
     gravest = (status for verdict, status in _STATUSES.items() if by_verdict.get(verdict))
     return next(gravest, 0)
 
@@ -164,7 +169,9 @@ def _report(
     )
     for row in bad:
         click.echo(f"seed {row['seed']}: {row['verdict']} {row['error'] or row['violations']}")
-        click.echo(f"  replay: replog sim run {shlex.quote(scenario)} --seed {row['seed']}")
+        click.echo(f"  replay: {replay_command(scenario, int(str(row['seed'])))}")
+    if (left := total - by_verdict.get("held", 0) - len(bad)) > 0:
+        click.echo(f"and {left} more runs that did not hold: their rows are in {target}")
 
 
 def _print_table(title: str, rows: list[dict[str, object]]) -> None:
@@ -199,7 +206,11 @@ def _checked_scenario(text: str) -> Path:
 
 
 def _checked_target(out: Path) -> Path:
-    """Returns `out`. Raises a usage error if there is something, even an empty directory: nothing is overwritten."""
+    """Returns `out`. Raises a usage error if there is something, even an empty directory: nothing is overwritten; and
+    for a name that Spark could not read back after all runs.
+    """
+    if found := _NO_PATH_OF_SPARK.search(str(out)):
+        raise click.UsageError(f"--out {out}: Spark does not take {found[0]!r} in a name, choose another")
     if os.path.lexists(out):
         what = "a directory" if out.is_dir() else "a file"
         raise click.UsageError(f"--out {out} is {what} that exists: nothing is overwritten, name a new one")
@@ -211,6 +222,18 @@ def _free_target(name: str) -> Path:
     first = Path("out") / f"campaign-{name}"
     numbered = (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))
     return next(path for path in itertools.chain((first,), numbered) if not os.path.lexists(path))
+
+
+@contextmanager
+def _removed_if_empty(directory: Path) -> Iterator[None]:
+    """Remove what a failure of the block leaves of a new directory, if that is empty: it would stop the next try."""
+    try:
+        yield
+    except BaseException:
+        # Neither one that holds something nor one that is not there.
+        with suppress(OSError):
+            directory.rmdir()
+        raise
 
 
 @contextmanager

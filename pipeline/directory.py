@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from pipeline.errors import SourceError
+from pipeline.offsets import ENDING, LATEST, STARTING, is_whole, json_object, offset_option
+from pipeline.options import flag
 from storage.disk.checkpoints import OffsetCheckpoint
-from storage.disk.filesystem import FileSystem, join
+from storage.disk.filesystem import FileSystem, basename, dirname, is_directory, join
+from storage.errors import CorruptBatch
+from storage.inspection.verify.directory import looks_like_log_directory
+from storage.inspection.verify.partition import is_partition_directory, partition_directories
+from storage.segment.file_records import FileRecords
 from storage.topics import BadDirectoryName, parse_directory_name
 
-# Kafka's numbers for these offsets; its Spark source accepts them in JSON.
-EARLIEST, LATEST = -2, -1
 # The ending of a segment that takes the place of others, and how often and in which interval to look for its end.
 _SWAP = ".log.swap"
 _LOOKS = 50
 _LOOK_S = 0.05
-
-
-class SourceError(Exception):
-    """An option or a directory that the source cannot use; its message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +45,8 @@ def partitions_of(file_system: FileSystem, directory: str) -> list[tuple[str, in
     found = []
     for name in file_system.list(directory):
         path = join(directory, name)
-        if not file_system.stat(path).is_directory:
+        # A topic may be deleted after it was listed.
+        if not is_directory(file_system, path):
             continue
         try:
             parsed = parse_directory_name(name)
@@ -70,8 +70,8 @@ def topic_filter(options: Mapping[str, str]) -> Callable[[str, int], bool]:
             f"only one of assign, subscribe and subscribePattern may be given, not {', '.join(given)}"
         )
     if "assign" in options:
-        assigned = _json_object(options, "assign")
-        if not all(isinstance(parts, list) and all(map(_is_whole, parts)) for parts in assigned.values()):
+        assigned = json_object(options, "assign")
+        if not all(isinstance(parts, list) and all(map(is_whole, parts)) for parts in assigned.values()):
             raise SourceError('option assign is like {"topic": [0, 1]}, a list of partitions for each topic')
         return lambda topic, partition: partition in assigned.get(topic, [])
     if "subscribe" in options:
@@ -86,55 +86,81 @@ def topic_filter(options: Mapping[str, str]) -> Callable[[str, int], bool]:
     return lambda topic, partition: True
 
 
-def offset_bound(options: Mapping[str, str], name: str, default: int) -> Callable[[str, int], int]:
-    """Returns the bound of each topic and partition by the option `name` (`startingOffsets` or `endingOffsets`).
-
-    The option is `earliest`, `latest` or JSON {"topic": {"0": offset}}; `default` where it says nothing. Raises
-    SourceError for text that is not JSON.
-    """
-    text = options.get(name.lower())
-    if text is None:
-        return lambda topic, partition: default
-    if text in ("earliest", "latest"):
-        named = EARLIEST if text == "earliest" else LATEST
-        return lambda topic, partition: named
-    table = _json_object(options, name.lower())
-    if not all(isinstance(parts, dict) and all(map(_is_whole, parts.values())) for parts in table.values()):
-        raise SourceError(f'option {name} is like {{"topic": {{"0": 23}}}}, an offset for each partition')
-    return lambda topic, partition: int(table.get(topic, {}).get(str(partition), default))
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _json_object(options: Mapping[str, str], name: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(options[name])
-    except ValueError as error:
-        words = "earliest, latest or " if "offsets" in name else ""
-        raise SourceError(f"option {name}: expected {words}JSON, got {options[name]!r} ({error})") from error
-    if not isinstance(parsed, dict):
-        raise SourceError(f"option {name} must be a JSON object")
-    return parsed
-
-
 def segment_ranges(file_system: FileSystem, directory: str, options: Mapping[str, str]) -> list[SegmentRange]:
     """Returns the tasks of a read: one for each segment that may contain a wanted offset. Raises SourceError."""
     wanted = topic_filter(options)
-    starting = offset_bound(options, "startingOffsets", EARLIEST)
-    ending = offset_bound(options, "endingOffsets", LATEST)
+    starting, ending = offset_option(options, STARTING), offset_option(options, ENDING)
+    fail_on_data_loss = flag(options, "failOnDataLoss", default=True)
+    found = [each for each in partitions_of(file_system, directory) if wanted(*each[:2])]
     ranges: list[SegmentRange] = []
-    for topic, partition, path in partitions_of(file_system, directory):
-        if not wanted(topic, partition):
+    for topic, partition, path in found:
+        try:
+            names = _segments_of(file_system, path)
+        # The topic was deleted after its folder was found.
+        except FileNotFoundError:
             continue
-        start, end = starting(topic, partition), ending(topic, partition)
-        if start == LATEST or end == EARLIEST:
-            continue
-        first, last = max(start, log_start_offset(file_system, directory, topic, partition)), end
-        names = _segments_of(file_system, path)
-        ranges += _of_partition(names, path, topic, partition, first, last if last != LATEST else 1 << 63)
+        start = starting.of(topic, partition)
+        first = log_start_offset(file_system, directory, topic, partition)
+        if start >= 0 and fail_on_data_loss:
+            _check_start(file_system, path, names, f"{topic}-{partition}", start, first)
+        end = ending.of(topic, partition)
+        ranges += _of_partition(
+            names, path, topic, partition, max(start, first), end if end != LATEST else 1 << 63
+        )
+    if not ranges:
+        _check_level(file_system, directory)
+    for option in (starting, ending):
+        option.check_named({each[:2] for each in found})
     return ranges
+
+
+def _check_level(file_system: FileSystem, directory: str) -> None:
+    """Raise SourceError if nothing shows that `directory` is a log directory."""
+    if is_partition_directory(file_system, directory):
+        raise SourceError(f"{directory} is one partition: load the directory {dirname(directory) or '.'}")
+    if not partition_directories(file_system, directory) and not looks_like_log_directory(
+        file_system, directory
+    ):
+        raise SourceError(f"{directory} is no log directory: it has no folder TOPIC-PARTITION")
+
+
+def _check_start(
+    file_system: FileSystem, path: str, names: list[str], partition: str, start: int, first: int
+) -> None:
+    """Raise SourceError if the log of these segments does not have the offset to start at, nor ends there."""
+    bases = [int(name.split(".", 1)[0]) for name in names]
+    first = max([first, *bases[:1]])
+    # Most starts need no look into the last segment.
+    if bases and first <= start <= bases[-1]:
+        return
+    end = _end_of(file_system, join(path, names[-1])) if names else first
+    if start >= first and (end is None or start <= max(end, first)):
+        return
+    offsets = (
+        f"offsets {first} to {max(end, first)} (exclusive)" if end is not None else f"offsets from {first} on"
+    )
+    raise SourceError(
+        f"{partition}: asked to start at offset {start}, but it has {offsets}; "
+        "failOnDataLoss=false reads what is there"
+    )
+
+
+def _end_of(file_system: FileSystem, path: str) -> int | None:
+    """Returns the offset after the last batch of a segment, its base without one; None if damage hides it."""
+    try:
+        records = FileRecords(file_system, path, read_only=True)
+    except FileNotFoundError:
+        return None
+    end, position = int(basename(path).split(".", 1)[0]), 0
+    try:
+        for batch in records.batches():
+            end, position = batch.next_offset, batch.position + batch.size_bytes
+    except CorruptBatch:
+        # A node that writes a preallocated file has not come to its end yet.
+        return end if records.has_only_zeros_from(position) else None
+    finally:
+        records.close_handlers()
+    return end
 
 
 def log_start_offset(file_system: FileSystem, directory: str, topic: str, partition: int) -> int:

@@ -13,6 +13,7 @@ whole and on the disk, so a driver that is killed leaves whole files only, and a
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import final
@@ -26,6 +27,7 @@ from storage.errors import StorageError
 
 FORMAT = "replog-spark-swarm-1"
 HEADER = "_campaign.json"
+_PART = re.compile(r"part-([0-9]+)\.parquet")
 _UNFINISHED = ".part.tmp"
 
 
@@ -57,7 +59,9 @@ class ResultsDirectory:
         except BaseException:
             self.close()
             raise
-        self._next = len(self._parts())
+        # A file may have been removed: its rows are run again, and no name is used twice.
+        numbers = [int(found[1]) for each in self._parts() if (found := _PART.fullmatch(each.name))]
+        self._next = 1 + max(numbers, default=-1)
 
     def close(self) -> None:
         self._lock.release()

@@ -49,7 +49,8 @@ def new_file() -> IO[bytes]:
 
 
 def cause_in(text: str) -> str:
-    """Returns the message of our own error, else that of the deepest Java exception, else the first line; one line.
+    """Returns the message of our own error, else that of the deepest Java exception, else that of the last exception,
+    else the first line; one line.
 
     In Spark's lines our own error is the last one of the worker's trace.
     """
@@ -59,7 +60,9 @@ def cause_in(text: str) -> str:
     deepest = [line for line in lines if line.startswith("Caused by: ")] or [
         line for line in lines if line.startswith((": ", "Exception in thread"))
     ]
-    for line in reversed(deepest):
-        if found := _EXCEPTION.match(line):
+    for line in (*reversed(deepest), *reversed(lines)):
+        found = _EXCEPTION.match(line)
+        # Java's exception of a Python worker is followed by the worker's own.
+        if found and not found["message"].startswith("Traceback (most recent call last)"):
             return found["message"]
     return lines[0] if lines else ""

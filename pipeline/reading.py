@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pipeline.directory import SegmentRange, SourceError
+from pipeline.directory import SegmentRange
+from pipeline.errors import SourceError
 from storage.batch import RecordBatch
 from storage.batch.record import Record
+from storage.directory.manager import LOCK_FILE
+from storage.disk.filesystem import dirname, join
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptBatch, StorageError
 from storage.segment.file_records import FileRecords
@@ -20,6 +23,8 @@ HEADERS_COLUMN = ", headers array<struct<key:string,value:binary>>"
 # An Arrow batch ends at 1,000 rows or about 1 MiB: Spark takes batches of this size fastest.
 ROWS_A_BATCH = 1_000
 BYTES_A_BATCH = 1 << 20
+# What 64 bits of microseconds hold. A record has 64 bits of milliseconds.
+LEAST_US, GREATEST_US = -(1 << 63), (1 << 63) - 1
 
 
 def segment_batches(
@@ -44,7 +49,7 @@ def segment_batches(
                 yield columns.take()
     except FileNotFoundError as error:
         if fail_on_data_loss:
-            what = "was deleted, or compacted, after the read was planned"
+            what = "was deleted, or compacted, after load(): call load() again"
             raise SourceError(f"{wanted.path} {what}") from error
     except StorageError as error:
         if fail_on_data_loss:
@@ -55,7 +60,8 @@ def segment_batches(
 
 
 def _sound_batches(wanted: SegmentRange) -> Iterator[RecordBatch]:
-    records = FileRecords(OsFileSystem(), wanted.path, read_only=True)
+    file_system = OsFileSystem()
+    records = FileRecords(file_system, wanted.path, read_only=True)
     try:
         position = 0
         try:
@@ -68,8 +74,15 @@ def _sound_batches(wanted: SegmentRange) -> Iterator[RecordBatch]:
             if not (wanted.is_last and records.has_only_zeros_from(position)):
                 raise
             return
-        if position < records.size_bytes and not wanted.is_last:
+        if position == records.size_bytes or (wanted.is_last and records.has_only_zeros_from(position)):
+            return
+        if not wanted.is_last:
             raise CorruptBatch(wanted.path, position, "bytes after the last whole batch of a sealed segment")
+        # A batch that a node is writing. That it has the lock is only looked up: a reader never takes it.
+        if not file_system.is_locked(join(dirname(dirname(wanted.path)), LOCK_FILE)):
+            left = records.size_bytes - position
+            what = f"the last {left} bytes are no whole batch, and no node of this machine writes there"
+            raise CorruptBatch(wanted.path, position, what)
     finally:
         records.close_handlers()
 
@@ -87,7 +100,7 @@ class _Columns:
         self.offsets: list[int] = []
         self.timestamps_us: list[int] = []
         self.types: list[int] = []
-        self.headers: list[list[dict[str, object]]] = []
+        self.headers: list[list[dict[str, object]] | None] = []
         self.size_bytes = 0
 
     @property
@@ -102,10 +115,12 @@ class _Columns:
         self.keys.append(record.key)
         self.values.append(record.value)
         self.offsets.append(record.offset)
-        self.timestamps_us.append(record.timestamp * 1_000)
+        self.timestamps_us.append(min(max(record.timestamp * 1_000, LEAST_US), GREATEST_US))
         self.types.append(int(batch.timestamp_type))
         if self.include_headers:
-            self.headers.append([{"key": key, "value": value} for key, value in record.headers])
+            # Kafka's source has null, not an empty array, for none.
+            found: list[dict[str, object]] = [{"key": key, "value": value} for key, value in record.headers]
+            self.headers.append(found or None)
         self.size_bytes += len(record.key or b"") + len(record.value or b"")
 
     def take(self) -> pyarrow.RecordBatch:

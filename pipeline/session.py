@@ -1,5 +1,5 @@
-"""Creates a Spark session with settings that work at once: workers run this interpreter, all traffic is on loopback,
-and no progress bars are written.
+"""Creates a Spark session with settings that work at once: no progress bars are written, and where Spark runs on this
+machine, workers run this interpreter and all traffic is on loopback.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LEAST_JAVA = 17
+_LOOPBACK = "127.0.0.1"
 
 
 class SparkUnavailable(Exception):
@@ -50,31 +52,50 @@ def check_available() -> None:
         )
 
 
-def session(name: str, *, master: str = "local[*]") -> SparkSession:
-    """Create a session with settings that a user would otherwise find one failure at a time.
-
-    Workers run this interpreter: by default they run `python3` of the PATH, which lacks our packages. Filter push-down
-    is on: by default it is off, and then a reader that offers it makes queries fail (Spark 4.1). Everything listens
-    only on loopback. Raises SparkUnavailable.
-    """
-    check_available()
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    from pyspark.sql import SparkSession
-
+def settings_for(master: str) -> dict[str, str]:
+    """Returns Spark's settings. Only a local session listens on loopback: the workers of a cluster call the driver."""
     settings = {
-        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
         # Failures are raised to the caller; a log would only repeat them.
         "spark.log.level": "OFF",
         "spark.sql.shuffle.partitions": "4",
     }
+    if _is_local(master):
+        settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    return settings
+
+
+def environment_for(master: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables to set in `environment`.
+
+    By default workers run `python3` of the PATH, which lacks our packages: local ones run this interpreter. On a
+    cluster it may not exist, so there the Python that the user names goes first.
+    """
+    added = {"PYSPARK_DRIVER_PYTHON": sys.executable}
+    if _is_local(master) or "PYSPARK_PYTHON" not in environment:
+        added["PYSPARK_PYTHON"] = sys.executable
+    if _is_local(master) and "SPARK_LOCAL_IP" not in environment:
+        added["SPARK_LOCAL_IP"] = _LOOPBACK
+    return added
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def session(name: str, *, master: str = "local[*]") -> SparkSession:
+    """Create a session with settings that a user would otherwise find one failure at a time.
+
+    Raises SparkUnavailable.
+    """
+    check_available()
+    os.environ |= environment_for(master, os.environ)
+    from pyspark.sql import SparkSession
+
     builder = SparkSession.builder.appName(name).master(master)
-    for key, value in settings.items():
+    for key, value in settings_for(master).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

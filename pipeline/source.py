@@ -2,40 +2,29 @@
 
 The columns are those of Kafka's own Spark source (structured-streaming-kafka-integration), and so are the options
 `startingOffsets`, `endingOffsets`, `includeHeaders`, `failOnDataLoss`, and one of `assign`, `subscribe` and
-`subscribePattern`. `path` is the log directory. With `pushdown` (default false) the source takes Spark's filters on
-topic, partition and offset. Any other option is refused, also one that Kafka's source has.
+`subscribePattern`. `path` is the log directory. Any other option is refused, also one that Kafka's source has. Filters
+stay with Spark: it would keep what one use of a frame pushes down for all its other uses (Spark 4.1).
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from pipeline.directory import SegmentRange, SourceError, segment_ranges
-from pipeline.options import OPTIONS, check_option_names
+from pipeline.directory import SegmentRange, segment_ranges
+from pipeline.errors import SourceError
+from pipeline.options import check_option_names, check_pushdown, flag
 from pipeline.reading import HEADERS_COLUMN, SCHEMA, segment_batches
 from storage.errors import StorageError, reason_of
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
-
-_NO_END = 1 << 63
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -84,9 +73,10 @@ class ReplogDataSource(DataSource):
 
     @in_one_line
     def __init__(self, options: dict[str, str]) -> None:
-        """Raises SourceError for an option that this source does not have."""
+        """Raises SourceError for an option that this source does not have, and for `pushdown`."""
         super().__init__(options)
         check_option_names(options)
+        check_pushdown(options)
 
     @classmethod
     def name(cls) -> str:
@@ -94,7 +84,7 @@ class ReplogDataSource(DataSource):
 
     @in_one_line
     def schema(self) -> str:
-        return SCHEMA + (HEADERS_COLUMN if _flag(self.options, "includeheaders", default=False) else "")
+        return SCHEMA + (HEADERS_COLUMN if flag(self.options, "includeHeaders", default=False) else "")
 
     @in_one_line
     def reader(self, schema: StructType) -> ReplogReader:
@@ -108,8 +98,7 @@ class ReplogDataSource(DataSource):
         columns = [column.split()[0] for column in SCHEMA.split(",")]
         if [field.name for field in schema.fields][: len(columns)] != columns:
             raise SourceError(f"the columns are fixed, leave out schema(): {', '.join(columns)}")
-        # A reader that merely offers pushFilters makes queries fail where the session has push-down off (Spark 4.1).
-        return PushdownReader(options) if _flag(options, "pushdown", default=False) else ReplogReader(options)
+        return ReplogReader(options)
 
     @in_one_line
     def streamReader(self, schema: StructType) -> NoReturn:
@@ -123,13 +112,10 @@ class ReplogDataSource(DataSource):
 
 
 class ReplogReader(DataSourceReader):
-    """Reads a log directory, without filters of its own. Spark sends it to the workers."""
+    """Reads a log directory. Spark sends it to the workers."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.options = options
-        self.least_offset, self.offset_limit = 0, _NO_END
-        self.topic: str | None = None
-        self.partition: int | None = None
 
     @in_one_line
     def partitions(self) -> list[SegmentTask]:
@@ -140,25 +126,7 @@ class ReplogReader(DataSourceReader):
         file_system = OsFileSystem()
         if not file_system.exists(directory) or not file_system.stat(directory).is_directory:
             raise SourceError(f"{directory} is not a directory")
-        ranges = segment_ranges(file_system, directory, self.options)
-        return [SegmentTask(narrowed) for wanted in ranges if (narrowed := self._narrow(wanted)) is not None]
-
-    def _narrow(self, wanted: SegmentRange) -> SegmentRange | None:
-        if self.topic not in (None, wanted.topic) or self.partition not in (None, wanted.partition):
-            return None
-        start = max(wanted.start_offset, self.least_offset)
-        end = min(wanted.end_offset, self.offset_limit)
-        if start >= end or wanted.base_offset >= end:
-            return None
-        return SegmentRange(
-            path=wanted.path,
-            topic=wanted.topic,
-            partition=wanted.partition,
-            base_offset=wanted.base_offset,
-            start_offset=start,
-            end_offset=end,
-            is_last=wanted.is_last,
-        )
+        return [SegmentTask(wanted) for wanted in segment_ranges(file_system, directory, self.options)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yield the records of one task as Arrow batches. At damage raises SourceError if failOnDataLoss is on."""
@@ -174,51 +142,6 @@ class ReplogReader(DataSourceReader):
     def _batches(self, partition: SegmentTask) -> Iterator[pyarrow.RecordBatch]:
         return segment_batches(
             partition.wanted,
-            include_headers=_flag(self.options, "includeheaders", default=False),
-            fail_on_data_loss=_flag(self.options, "failondataloss", default=True),
+            include_headers=flag(self.options, "includeHeaders", default=False),
+            fail_on_data_loss=flag(self.options, "failOnDataLoss", default=True),
         )
-
-
-class PushdownReader(ReplogReader):
-    """Takes comparisons on `offset`, and equality on `topic` and `partition`; returns all other filters to Spark."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take the filters that the source applies itself; yield those that Spark must apply."""
-        for filter_ in filters:
-            if not self._take(filter_):
-                yield filter_
-
-    def _take(self, filter_: Filter) -> bool:
-        match filter_:
-            # A second value of one column leaves no row; Spark finds that itself.
-            case EqualTo(("topic",), str() as topic) if self.topic in (None, topic):
-                self.topic = topic
-            case EqualTo(("partition",), int() as partition) if self.partition in (None, partition):
-                self.partition = partition
-            case EqualTo(("offset",), int() as offset):
-                self.least_offset = max(self.least_offset, offset)
-                self.offset_limit = min(self.offset_limit, offset + 1)
-            case GreaterThan(("offset",), int() as offset):
-                self.least_offset = max(self.least_offset, offset + 1)
-            case GreaterThanOrEqual(("offset",), int() as offset):
-                self.least_offset = max(self.least_offset, offset)
-            case LessThan(("offset",), int() as offset):
-                self.offset_limit = min(self.offset_limit, offset)
-            case LessThanOrEqual(("offset",), int() as offset):
-                self.offset_limit = min(self.offset_limit, offset + 1)
-            case _:
-                return False
-        # Filters narrow the range, and never widen it.
-        assert self.least_offset >= 0, (self.least_offset, filter_)
-        assert self.offset_limit <= _NO_END, (self.offset_limit, filter_)
-        return True
-
-
-def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    value = next((v for k, v in options.items() if k.lower() == name), None)
-    if value is None:
-        return default
-    if value.lower() not in ("true", "false"):
-        shown = next((option for option in OPTIONS if option.lower() == name), name)
-        raise SourceError(f"option {shown} takes true or false, not {value!r}")
-    return value.lower() == "true"

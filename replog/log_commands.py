@@ -258,9 +258,13 @@ def _plan_lines(result: Recovery) -> Iterator[str]:
         )
 
 
-def _recover_lines(result: Recovery) -> Iterator[str]:
+def _cut_lines(result: Recovery) -> Iterator[str]:
     for cut in result.cuts:
         yield f"{cut.segment} at byte {cut.position}: {cut.removed_bytes} bytes cut: {cut.reason}"
+
+
+def _recover_lines(result: Recovery) -> Iterator[str]:
+    yield from _cut_lines(result)
     if result.error is not None:
         yield f"{result.directory}: {result.error}"
     else:
@@ -279,7 +283,10 @@ def _recover_lines(result: Recovery) -> Iterator[str]:
 @json_option
 @_config_option
 def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[str, ...]) -> None:
-    """Remove the whole batch that contains the offset, and all batches after it. DIRECTORY is one partition's."""
+    """Remove the whole batch that contains the offset, and all batches after it. DIRECTORY is one partition's.
+
+    The log is recovered first, and what that cuts is reported too.
+    """
     file_system, path = OsFileSystem(), clean_path(directory)
     if not is_partition_directory(file_system, path):
         fail(f"{path} is not a partition directory (TOPIC-PARTITION)")
@@ -291,10 +298,10 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
             vouchers.withdraw()
             log = _open_log(file_system, path, config, report=recovery.note, now_ms=_now_ms())
             before, size_before = log.log_end_offset, log.local.segments.size_bytes
-            changed = log.truncate_to(to_offset, now_ms=_now_ms())
+            truncated = log.truncate_to(to_offset, now_ms=_now_ms())
             end = read_next_offset(log.local.segments.active)
             # If the offset is within a batch, the next start finds the log end where that batch began.
-            if changed and end < log.log_end_offset:
+            if truncated and end < log.log_end_offset:
                 log.truncate_to(end, now_ms=_now_ms())
             log.close()
             recovery.log_end_offset = end
@@ -304,12 +311,12 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
             fail(str(error))
         except OSError as error:
             fail(reason_of(error))
-    removed_bytes = size_before - log.local.segments.size_bytes
     assert end <= before, (path, end, before)
-    assert removed_bytes >= 0, (path, removed_bytes)
+    assert size_before >= log.local.segments.size_bytes, (path, size_before)
+    removed_bytes = recovery.removed_bytes + size_before - log.local.segments.size_bytes
     summary = {
         "directory": path,
-        "changed": changed,
+        "changed": truncated or bool(recovery.cuts),
         "log_start_offset": log.log_start_offset,
         "log_end_offset": end,
         "log_end_offset_before": before,
@@ -318,8 +325,11 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
     }
 
     def lines() -> Iterator[str]:
-        if changed:
+        yield from _cut_lines(recovery)
+        if truncated:
             yield f"{path}: truncated from {before} to {end}, {removed_bytes} bytes removed"
+        elif recovery.cuts:
+            yield f"{path}: cut by its recovery, it ends at {end}, {removed_bytes} bytes removed"
         else:
             yield f"{path}: nothing changed, the log ends at {end}"
 

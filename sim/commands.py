@@ -185,6 +185,7 @@ def run(
     with ExitStack() as stack:
         try:
             path = find_scenario(scenario)
+            _check_files(path, trace, history, page)
             if page is not None and trace is None:
                 trace = Path(stack.enter_context(TemporaryDirectory())) / f"{path.stem}-{seed}.jsonl"
             # The page is made of a trace that is closed.
@@ -272,8 +273,26 @@ def _check_options(
     if is_given("real") and wrong:
         option = {"page": "view", "stop_early": "stop-early"}.get(wrong[0], wrong[0])
         raise click.UsageError(f"--{option} needs the simulator: a run with --real has none")
-    if page is not None and trace is not None and page.resolve() == trace.resolve():
-        raise click.UsageError("--view and --trace are the same file")
+
+
+def _check_files(scenario: Path, trace: Path | None, history: Path | None, page: Path | None) -> None:
+    """Raise a usage error if two of the files of a run are one, before any of them is opened."""
+    beside = page_beside(trace) if trace is not None and page is None else None
+    files = {
+        "SCENARIO": scenario,
+        "--trace": trace,
+        "--history": history,
+        "--view": page,
+        "the page beside the trace": beside,
+    }
+    names: dict[Path, str] = {}
+    for name, path in files.items():
+        # What is no file, such as /dev/null, takes whatever is written.
+        if path is None or (path.exists() and not path.is_file()):
+            continue
+        other = names.setdefault(path.resolve(), name)
+        if other != name:
+            raise click.UsageError(f"{other} and {name} are the same file: {path}")
 
 
 def _checked_job(scenario: str, bug: str | None, *, stops_early: bool) -> Job:

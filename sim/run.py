@@ -212,7 +212,7 @@ class Run:
         is_traced: bool = True,
     ) -> None:
         self.scenario, self.seed, self._stops_early = scenario, seed, stops_early
-        self._most_events = most_events
+        self._most_events, self._next_look_us = most_events, scenario.warm_up + LOOK_US
         self.trace = Trace(trace_file, is_on=is_traced)
         self.story, self.history, self.ghost = Story(), History(), Ghost()
         self.trace.begin(scenario.scenario, seed)
@@ -297,12 +297,23 @@ class Run:
         self.world.run_to(self.scenario.warm_up)
         self.faults.begin()
         while self.world.now_us < self.scenario.duration:
-            self.world.run_to(min(self.world.now_us + LOOK_US, self.scenario.duration))
-            if not self.blindfold.is_on:
-                self._look()
+            self.step_to(self.scenario.duration)
             if self._is_over():
                 return self._result(replay, [], {}, self.misses.all())
         return self.end(replay)
+
+    def step_to(self, end_us: int) -> None:
+        """Run to the next look of those who judge what lasts, which follows, or to `end_us` if that is before it.
+
+        They look every LOOK_US from the warm-up on, which is over, and where the scenario ends.
+        """
+        look_us = self._next_look_us
+        assert self.world.now_us < look_us, (self.world.now_us, look_us)
+        self.world.run_to(min(look_us, end_us))
+        if self.world.now_us == look_us:
+            self._next_look_us += LOOK_US
+        if self.world.now_us in (look_us, self.scenario.duration) and not self.blindfold.is_on:
+            self._look()
 
     def _look(self) -> None:
         """Let those look who judge what lasts."""

@@ -150,7 +150,8 @@ class SeedProcess:
         """Wait for the result; a process that ended without one has the verdict `error`."""
         try:
             row = json.loads(self.receiver.recv_bytes())
-        except EOFError:
+        # A process that ends in the middle of its row leaves an OSError.
+        except (EOFError, OSError):
             self._process.join()
             if self._process.exitcode == -signal.SIGINT:
                 raise KeyboardInterrupt from None

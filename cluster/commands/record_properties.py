@@ -111,6 +111,6 @@ def _milliseconds(text: str) -> int:
     if len(text) > len(_DATE) and "+" in text and not re.search("[T ]", text):
         raise ValueError(f"expected {_START_EXPECTED}")
     if time.tzinfo is None:
-        whole = f"{text}T00:00" if len(text) <= len(_DATE) else text
+        whole = "T".join((text, "00:00")) if len(text) <= len(_DATE) else text
         raise ValueError(f"a zone is missing: {whole}Z is UTC, {whole}+02:00 two hours ahead of it")
     return max(0, -((_EPOCH - time) // timedelta(milliseconds=1)))

@@ -19,14 +19,17 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from replog.testing.sim_cluster import DEFAULT_TOPICS, RuleViolated, Side, SimCluster, Who
+from replog.testing.sim_cluster import DEFAULT_TOPICS, Side, SimCluster, Who
 from sim.disk import PowerLoss
 
 # The number of records before, during and after a fault; whether they are sent with acks=all.
 Load = tuple[int, bool]
-BROKERS = (1, 2, 3)
-_brokers = st.sampled_from(("leader", *BROKERS))
-_nodes = st.sampled_from(("leader", *BROKERS, "controller"))
+# Numbers for the brokers of a cluster of any size, in turn.
+_numbers: st.SearchStrategy[Who] = st.sampled_from(range(60))
+_leader: st.SearchStrategy[Who] = st.just("leader")
+_controller: st.SearchStrategy[Who] = st.just("controller")
+_brokers = _leader | _numbers
+_nodes = _leader | _controller | _numbers
 _keeps: st.SearchStrategy[PowerLoss] = st.sampled_from(("none", "prefix", "subset", "torn", "all"))
 # The longest is above a session's time-out.
 _whiles_ms = st.sampled_from((150, 20, 600, 2500))
@@ -35,7 +38,7 @@ _sides: st.SearchStrategy[Side] = st.sampled_from(("before", "after"))
 
 
 class SimClusterMachine(RuleBasedStateMachine):
-    """A cluster of three brokers of which every rule ends with a while of virtual time.
+    """A cluster of which every rule ends with a while of virtual time; it has three brokers if `make_cluster` is kept.
 
     The checkers look on at each step; the end heals everything, and checks that each acknowledged record is there once
     and in order, and that the replicas agree. `topics` and `settings` are those of SimCluster; the load goes to the
@@ -93,18 +96,17 @@ class SimClusterMachine(RuleBasedStateMachine):
         self.cluster.produce(records, topic=next(iter(self.topics)), acks="all" if acks_all else 1)
 
     def pass_time(self, milliseconds: int) -> None:
-        """Let time pass. Raises RuleViolated, after a note with the whole story."""
-        try:
-            self.cluster.advance(milliseconds)
-        except RuleViolated:
-            note("\n".join(self.cluster.story))
-            raise
+        """Let time pass. Raises RuleViolated."""
+        self.cluster.advance(milliseconds)
 
     # Ends of processes
 
     def _number(self, who: Who) -> Who:
-        """Returns the broker that leads now if `who` is "leader", else `who`."""
-        return max(self.cluster.leader(next(iter(self.topics))), 1) if who == "leader" else who
+        """Returns the broker for a number that was drawn, or the one that leads now; the controller as it is."""
+        if who == "leader":
+            leader = self.cluster.leader(next(iter(self.topics)))
+            return leader if leader in self.cluster.brokers else self.cluster.brokers[0]
+        return who if who == "controller" else self.cluster.brokers[who % len(self.cluster.brokers)]
 
     @rule(who=_nodes, load=_loads, then_ms=_whiles_ms, comes_back=st.booleans())
     def kill(self, who: Who, load: Load, then_ms: int, comes_back: bool) -> None:
@@ -123,7 +125,7 @@ class SimClusterMachine(RuleBasedStateMachine):
         """Cut the power of every broker, and start them again."""
 
         def all_dark() -> None:
-            for broker in BROKERS:
+            for broker in self.cluster.brokers:
                 self.cluster.power_loss(broker, keep)
 
         self.under(load, all_dark, then_ms, self._restart_brokers)
@@ -155,7 +157,7 @@ class SimClusterMachine(RuleBasedStateMachine):
         self.under(load, self._restart_brokers, then_ms)
 
     def _restart_brokers(self) -> None:
-        for broker in BROKERS:
+        for broker in self.cluster.brokers:
             self.cluster.restart(broker)
 
     @rule(who=_nodes, load=_loads, then_ms=_whiles_ms, goes_on=st.booleans())
@@ -183,14 +185,20 @@ class SimClusterMachine(RuleBasedStateMachine):
 
         def heal() -> None:
             self.cluster.heal()
-            for who in (*BROKERS, "controller"):
-                self.cluster.resume(who if isinstance(who, int) else "controller")
+            for broker in self.cluster.brokers:
+                self.cluster.resume(broker)
+            self.cluster.resume("controller")
 
         self.under(load, heal, then_ms)
 
     # The end
 
     def teardown(self) -> None:
-        """Heal everything and judge the whole run, unless a rule was broken already."""
-        if self._cluster is not None and not self._cluster.is_finished and not self._cluster.violations:
-            self._cluster.finish()
+        """Heal everything and judge the whole run, unless a rule was broken already; then the story is a note."""
+        if self._cluster is None:
+            return
+        try:
+            self._cluster.leave()
+        finally:
+            if self._cluster.violations:
+                note("\n".join(self._cluster.story))

@@ -13,6 +13,7 @@ test prints its story and the command that repeats it.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -53,9 +54,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     text = metafunc.config.getoption(SEEDS)
     if text is not None and FIXTURE in metafunc.fixturenames:
         seeds = Seeds.parse(text)
-        metafunc.parametrize(
-            _SEED_FIXTURE, range(seeds.first, seeds.end), ids=lambda seed: f"seed{seed}", indirect=True
-        )
+        metafunc.parametrize(_SEED_FIXTURE, range(seeds.first, seeds.end), ids=_seed_id, indirect=True)
 
 
 @pytest.fixture
@@ -119,8 +118,7 @@ def sim_cluster(request: pytest.FixtureRequest, replog_seed: int) -> Generator[S
     clusters = request.node.stash[_CLUSTERS] = SimClusters(replog_seed)
     yield clusters
     for cluster in clusters.made:
-        if not cluster.is_finished and not cluster.violations:
-            cluster.finish()
+        cluster.leave()
 
 
 @pytest.fixture
@@ -140,7 +138,21 @@ def pytest_runtest_makereport(
     if report.failed and clusters is not None:
         for cluster in clusters.made:
             report.sections.append(("replog: the story of the run", "\n".join(cluster.story)))
-        name = item.nodeid.replace(f"[seed{clusters.seed}]", "").replace(f"seed{clusters.seed}-", "")
-        again = f"pytest '{name}' {SEED} {clusters.seed}"
+        again = f"pytest {shlex.quote(_name_without_seed(item, clusters.seed))} {SEED} {clusters.seed}"
         report.sections.append(("replog: run it again with", again))
     return report
+
+
+def _name_without_seed(item: pytest.Item, seed: int) -> str:
+    """Returns the name of a test as it is without `--replog-seeds`, which puts the seed before other parameters."""
+    if item.config.getoption(SEEDS) is None or not isinstance(item, pytest.Function):
+        return item.nodeid
+    parameters = item.name.removeprefix(item.originalname)
+    test, alone, first = item.nodeid.removesuffix(parameters), f"[{_seed_id(seed)}]", f"[{_seed_id(seed)}-"
+    if parameters == alone:
+        return test
+    return f"{test}[{parameters.removeprefix(first)}" if parameters.startswith(first) else item.nodeid
+
+
+def _seed_id(seed: int) -> str:
+    return f"seed{seed}"

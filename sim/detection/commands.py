@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from sim.bugs import Bug, BugError, bugs, check_targets
 from sim.detection.measure import Plan, measure
 from sim.detection.results import columns, detections, table
+from sim.scenario.values import parse_duration
 from sim.seed_range import MOST_SEEDS
 from sim.seeds import default_jobs
 from sim.swarm.results import ResultsError
@@ -24,12 +26,11 @@ INTERRUPTED = 3
 
 
 def _parse_budget(ctx: click.Context, param: click.Parameter, text: str) -> float:
-    """Returns seconds: `60s`, `1.5m` or plain `60`."""
-    unit = 60 if text.endswith("m") else 1
+    """Returns seconds: `60s`, `1.5m`, `500ms` or plain `60`."""
     try:
-        seconds = float(text.rstrip("sm")) * unit
+        seconds = parse_duration(f"{text}s" if text[-1:].isdecimal() else text) / 1e6
     except ValueError as error:
-        raise click.BadParameter(f"{text!r} is no time: write 60s or 2m") from error
+        raise click.BadParameter(f"{text!r} is no time: write 60s, 2m or 500ms") from error
     if not 0.1 <= seconds <= 86_400:
         raise click.BadParameter(f"{text!r} is not from 0.1s to 24h")
     return seconds
@@ -53,7 +54,7 @@ def _parse_only(ctx: click.Context, param: click.Parameter, text: str | None) ->
     default="60s",
     show_default=True,
     callback=_parse_budget,
-    help="Processor time of one start, in seconds (60s) or minutes (2m).",
+    help="Processor time of one start, such as 60s, 2m or 500ms.",
 )
 @click.option(
     "--starts", type=click.IntRange(1, 1_000), default=9, show_default=True, help="Searches for each bug."
@@ -78,7 +79,10 @@ def _parse_only(ctx: click.Context, param: click.Parameter, text: str | None) ->
     help="Add each start to this file as a line of JSON; starts that it has are not run again.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
 def bugs_command(
+    context: click.Context,
+    /,
     is_measure: bool,
     budget_s: float,
     starts: int,
@@ -97,6 +101,7 @@ def bugs_command(
     Exit status: 0, 2 the input was unusable, 3 it was interrupted.
     """
     if not is_measure:
+        _check_options(context)
         _print_list(chosen, as_json=as_json)
         return
     # The rows report what the product's loggers would.
@@ -119,6 +124,14 @@ def bugs_command(
     if measured.is_interrupted:
         click.echo("interrupted", err=True)
         sys.exit(INTERRUPTED)
+
+
+def _check_options(context: click.Context) -> None:
+    """Raise a usage error for an option that only a measurement has."""
+    options = {"budget_s": "budget", "starts": "starts", "jobs": "jobs", "base": "seed", "out": "out"}
+    for name, option in options.items():
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{option} needs --measure: without it the bugs are listed")
 
 
 def _print_list(chosen: Mapping[str, Bug], *, as_json: bool) -> None:

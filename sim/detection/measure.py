@@ -63,6 +63,8 @@ class Measured:
             "budget_s": self.budget_s,
             "cpu_s": round(sum(row["cpu_s"] for row in self.rows), 1),
             "false_alarms": sum(row["false_alarms"] for row in self.rows),
+            # Earlier files have no such count.
+            "undecided": sum(row.get("undecided", 0) for row in self.rows),
             "interrupted": self.is_interrupted,
         }
 

@@ -1,6 +1,7 @@
 """One start of the search for a bug: drawn runs from one seed on, until one shows the bug or the budget is spent.
 
-A violation counts only if the same seed without the bug holds: what the clean build violates too is a false alarm.
+A violation counts only if the same seed without the bug holds: what the clean build violates too is a false alarm, and
+one whose clean run was ended from outside is undecided.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
+from sim.cpu_limit import MOST_CPU_S
 from sim.run import Verdict
 from sim.seeds import ERROR
 from storage.draws import Draws
@@ -37,7 +39,7 @@ class Search:
         assert start >= 0, start
         self.bug, self.start = bug, start
         self.first_seed = Draws(base).child("search", bug, start).below(_FIRST_SEEDS, "first")
-        self.seeds, self.cpu_s, self.false_alarms = 0, 0.0, 0
+        self.seeds, self.cpu_s, self.false_alarms, self.undecided = 0, 0.0, 0, 0
         # What broke, and the seed; empty and -1 until the bug is found.
         self.checker, self.seed = "", -1
         self._budget_s = budget_s
@@ -58,7 +60,7 @@ class Search:
         assert not self.is_over, self
         if self._doubted:
             # The clean run is no part of the search, and may take as long as any.
-            return Probe(bug=None, seed=self.first_seed + self.seeds - 1, limit_s=self._budget_s)
+            return Probe(bug=None, seed=self.first_seed + self.seeds - 1, limit_s=MOST_CPU_S)
         return Probe(
             bug=self.bug, seed=self.first_seed + self.seeds, limit_s=max(self._budget_s - self.cpu_s, 1)
         )
@@ -77,8 +79,13 @@ class Search:
             self._doubted = what_broke(row)
 
     def _judge(self, probe: Probe, row: Row) -> None:
-        """Take the doubted violation as the bug's own, unless the clean run of the seed failed too."""
-        if _is_sound(row):
+        """Take the doubted violation as the bug's own, unless the clean run of the seed failed too.
+
+        A clean run that was ended from outside, perhaps for want of memory, says neither.
+        """
+        if "cpu_s" not in row:
+            self.undecided += 1
+        elif _is_sound(row):
             self.checker, self.seed = self._doubted, probe.seed
         else:
             self.false_alarms += 1
@@ -95,6 +102,7 @@ class Search:
             "seeds": self.seeds,
             "cpu_s": round(self.cpu_s, 2),
             "false_alarms": self.false_alarms,
+            "undecided": self.undecided,
             "checker": self.checker,
             "found_seed": self.seed if self.is_found else None,
         }

@@ -50,6 +50,8 @@ def check_command(parse_seeds: ParseSeeds) -> click.Command:
         they ran before, garbage collection and trace file. A run that opens a file, asks for the time or starts a
         thread fails too. Of each seed that differs, the first event that does is printed from both runs.
 
+        Runs that end with the same error are compared up to it, and counted.
+
         Exit status: 0 all equal, 2 the input was unusable, 3 interrupted, 4 a run differs.
         """
         sys.exit(_check(scenario, seeds, as_json=as_json))
@@ -60,13 +62,13 @@ def check_command(parse_seeds: ParseSeeds) -> click.Command:
 def _check(scenario: str, seeds: Seeds, *, as_json: bool) -> int:
     try:
         # A scenario that cannot be run is told in one line, before two processes start.
-        if scenario != DRAWN:
-            load_scenario(find_scenario(scenario))
-        mismatches = 0
-        with closing(double_runs(scenario, seeds)) as pairs:
+        work = _anywhere(scenario)
+        mismatches = errors = 0
+        with closing(double_runs(work, seeds)) as pairs:
             for pair in pairs:
                 mismatches += not pair.is_equal
-                _print(scenario, pair, as_json=as_json)
+                errors += pair.is_error
+                _print(work, pair, as_json=as_json)
     except (ScenarioError, SideError, OSError) as error:
         click.echo(str(error), err=True)
         return UNUSABLE_INPUT
@@ -74,17 +76,28 @@ def _check(scenario: str, seeds: Seeds, *, as_json: bool) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     if as_json:
-        summary = {"scenario": scenario, "double_runs": len(seeds), "mismatches": mismatches}
+        counts = {"double_runs": len(seeds), "mismatches": mismatches, "errors": errors}
+        summary = {"scenario": scenario} | counts
         click.echo(json.dumps({"summary": summary}))
     else:
-        click.echo(closing_line(scenario, seeds, mismatches))
+        click.echo(closing_line(scenario, seeds, mismatches, errors))
     return MISMATCH if mismatches else 0
+
+
+def _anywhere(scenario: str) -> str:
+    """Returns the scenario as both sides find it, which run in other directories. Raises ScenarioError."""
+    if scenario == DRAWN:
+        return scenario
+    path = find_scenario(scenario)
+    load_scenario(path)
+    return str(path.resolve())
 
 
 def _print(scenario: str, pair: DoubleRun, *, as_json: bool) -> None:
     if as_json:
         row = {"seed": pair.seed, "equal": pair.is_equal, "trace_hash": pair.first.trace_hash}
-        click.echo(json.dumps(row | {"difference": pair.difference()}))
+        error = pair.first.error or pair.second.error
+        click.echo(json.dumps(row | {"difference": pair.difference(), "error": error}))
     elif not pair.is_equal:
         click.echo(f"seed {pair.seed} differs: {pair.difference()}")
         for line in _where(scenario, pair.seed):
@@ -98,10 +111,12 @@ def _where(scenario: str, seed: int) -> list[str]:
     return found.lines() if found is not None else ["two more runs have equal traces"]
 
 
-def closing_line(scenario: str, seeds: Seeds, mismatches: int) -> str:
+def closing_line(scenario: str, seeds: Seeds, mismatches: int, errors: int) -> str:
     """Returns the counts and, if nothing differs, what they prove."""
     count = len(seeds)
     line = f"{scenario}, seeds {seeds}: {count} double run{'s' * (count != 1)}, {mismatches} differ"
+    if errors:
+        line += f", {errors} ended with an error"
     if mismatches or count <= RULE_OF_THREE:
         return line
     return f"{line}: with 95 % confidence fewer than {100 * RULE_OF_THREE / count:.3g} % of runs do"

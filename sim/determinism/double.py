@@ -55,6 +55,11 @@ class DoubleRun:
     def is_equal(self) -> bool:
         return not self.difference()
 
+    @property
+    def is_error(self) -> bool:
+        """Whether an error ended a run: nothing after it was compared."""
+        return bool(self.first.error or self.second.error)
+
     def difference(self) -> str:
         """Returns what differs, or an empty text. A run that used the machine is no proof, even if both did."""
         for outcome in (self.first, self.second):
@@ -86,7 +91,7 @@ def double_runs(
     `scenario`, `plant`: see Work. Raises SideError when a side ends early; closing the iterator ends both.
     """
     numbers = tuple(range(seeds.first, seeds.end))
-    first, second = works(_anywhere(scenario), numbers, plant=plant, is_guarded=is_guarded)
+    first, second = works(scenario, numbers, plant=plant, is_guarded=is_guarded)
     with ExitStack() as stack:
         left = stack.enter_context(_Side(first, FIRST_ENVIRONMENT, Path.cwd()))
         elsewhere = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -103,11 +108,6 @@ def double_runs(
                     pair = (outcome, other) if is_first else (other, outcome)
                     yield DoubleRun(seed=seed, first=pair[0], second=pair[1])
         assert not waiting, sorted(waiting)
-
-
-def _anywhere(scenario: str) -> str:
-    """Returns a scenario's file as an absolute path, since a side runs in another directory."""
-    return str(Path(scenario).resolve()) if scenario.endswith(".yaml") else scenario
 
 
 class _Side:
@@ -154,7 +154,7 @@ class _Side:
 def traces(scenario: str, seed: int, directory: Path, *, plant: str = "") -> tuple[Path, Path]:
     """Run one seed again on both sides, unguarded, and return the files of their traces."""
     paths = directory / "first.trace", directory / "second.trace"
-    both = works(_anywhere(scenario), (seed,), plant=plant, is_guarded=False)
+    both = works(scenario, (seed,), plant=plant, is_guarded=False)
     for work, path, environment in zip(both, paths, (FIRST_ENVIRONMENT, SECOND_ENVIRONMENT), strict=True):
         with _Side(replace(work, trace=str(path.resolve())), environment, directory) as side:
             side.next()

@@ -19,15 +19,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sim.bugs.planting import Replacement, replaced
 from sim.bundled import find_scenario
 from sim.determinism.draw_digest import DrawDigest
 from sim.determinism.guard import guarded
-from sim.run import run_scenario
+from sim.run import Run
 from sim.scenario.loading import load_scenario
 from sim.scenario.model import Scenario
 from sim.swarm.drawing import NAME as DRAWN
 from sim.swarm.drawing import draw
+from sim.world.time import without_garbage_collection
 
 # Objects that are allocated between two collections: a run has thousands of collections then.
 _ALLOCATIONS = 500
@@ -37,10 +37,10 @@ _ALLOCATIONS = 500
 class Work:
     """The runs of one side.
 
-    `scenario` is a file or a name of a bundled scenario, `swarm` for the scenario that is drawn from each seed, or
-    `module:function` for a function that returns the scenario of a seed. `plant` is `module:function` for a context
-    manager that plants a mistake first. `trace` is the file of the last run's trace; without one the trace is hashed
-    only, or written to nowhere if `is_traced`.
+    `scenario` is the whole path of a file or a name of a bundled scenario, `swarm` for the scenario that is drawn from
+    each seed, or `module:function` for a function that returns the scenario of a seed. `plant` is `module:function` for
+    a context manager that plants a mistake first. `trace` is the file of the last run's trace; without one the trace is
+    hashed only, or written to nowhere if `is_traced`.
     """
 
     scenario: str
@@ -63,7 +63,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one run was: equal in every interpreter. `error` is the text of what ended it, or empty."""
+    """What one run was: equal in every interpreter. `error` is the text of what ended it, or empty.
+
+    Trace hash, draws and events of a run that an error ended are those up to it.
+    """
 
     trace_hash: str = ""
     draws: str = ""
@@ -81,7 +84,8 @@ def resolve(name: str) -> Callable[..., Any]:
 
 def _scenario_of(work: Work, seed: int) -> Scenario:
     """Returns the scenario that the work runs with the seed; it is read before the guard stands."""
-    if ":" in work.scenario:
+    # A path may have colons too.
+    if ":" in work.scenario and "/" not in work.scenario:
         scenario = resolve(work.scenario)(seed)
         assert isinstance(scenario, Scenario), type(scenario)
         return scenario
@@ -97,41 +101,40 @@ def _collecting() -> Iterator[None]:
     gc.set_threshold(_ALLOCATIONS, 2, 2)
     gc.enable()
     try:
-        with replaced(
-            Replacement(target="sim.run:without_garbage_collection", make=lambda original: nullcontext)
-        ):
-            yield
+        yield
     finally:
         gc.set_threshold(*before)
         if not was_enabled:
             gc.disable()
 
 
-def _run(work: Work, seed: int) -> Outcome:
-    """Run one seed. An error that ends the run is a result too: it must be the same on both sides."""
+def run_one(work: Work, seed: int) -> Outcome:
+    """Run one seed. An error that ends the run is a result too: it and all before it must be the same on both sides."""
     digest, scenario = DrawDigest(), _scenario_of(work, seed)
     trace = work.trace or (os.devnull if work.is_traced else "")
     guard: AbstractContextManager[None] = guarded() if work.is_guarded else nullcontext()
-    collector: AbstractContextManager[None] = _collecting() if work.is_collecting else nullcontext()
+    collector = _collecting() if work.is_collecting else without_garbage_collection()
     with ExitStack() as stack:
         file = stack.enter_context(Path(trace).open("wb")) if trace else None
-        stack.enter_context(collector)
+        verdict, error, run = "", "", None
         try:
-            with digest.watching(), guard:
-                result = run_scenario(scenario, seed, trace_file=file)
-        except Exception as error:
-            return Outcome(error=f"{type(error).__name__}: {error}")
-    return Outcome(
-        trace_hash=result.trace_hash,
-        draws=f"{digest.count}:{digest.value:016x}",
-        verdict=result.verdict.value,
-        events=result.events,
-    )
+            with digest.watching(), guard, collector:
+                run = Run(scenario, seed, file)
+                verdict = run.go("").verdict.value
+        except Exception as ended:
+            error = f"{type(ended).__name__}: {ended}"
+        return Outcome(
+            trace_hash="" if run is None else run.trace.finish(),
+            draws=f"{digest.count}:{digest.value:016x}",
+            verdict=verdict,
+            events=0 if run is None else run.world.events,
+            error=error,
+        )
 
 
 def _report(work: Work, seed: int) -> None:
     """Run one seed and write its line in one piece."""
-    line = json.dumps({"seed": seed} | asdict(_run(work, seed))) + "\n"
+    line = json.dumps({"seed": seed} | asdict(run_one(work, seed))) + "\n"
     os.write(sys.stdout.fileno(), line.encode())
 
 

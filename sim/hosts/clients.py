@@ -321,6 +321,8 @@ class ProducerShell(ClientShell):
             value = f"{self.name}/{ticket}".ljust(self.model.size, FILL)
         elif any(value == each.value for each in self._history.sends):
             raise ValueError(f"value {value!r} was sent before: a record is recognised by its value")
+        # What cannot be written fails here, before the history knows of it.
+        data = value.encode()
         operation = SendOperation(
             producer=self.name, value=self._history.texts.shared(value), acks=self._acks, invoked_us=self.world.now_us,
             is_idempotent=self.producer.config.is_idempotent, is_one_at_a_time=self.model.in_flight == 1,
@@ -336,8 +338,8 @@ class ProducerShell(ClientShell):
             self._keys[ticket] = key
         is_tombstone = self._tombs is not None and self._tombs.below(100) < self.model.tombstones
         assert key is not None or not is_tombstone, self.name
-        headers: list[Header] = [(TOMBSTONE_HEADER, value.encode())] if is_tombstone else []
-        told = None if is_tombstone else value.encode()
+        headers: list[Header] = [(TOMBSTONE_HEADER, data)] if is_tombstone else []
+        told = None if is_tombstone else data
         self.perform(
             self.producer.send(
                 self.clock.now_ms(), self.model.topic, key, told, partition=partition, headers=headers, ticket=ticket,

@@ -20,8 +20,17 @@ from sim.scenario.link_steps import (
     RollingRestart,
     SlowCpu,
 )
-from sim.scenario.model import Scenario, TopicModel
-from sim.scenario.settings import broker_config, controller_config, property_text, setting_names
+from sim.scenario.model import ConsumerModel, ProducerModel, Scenario, TopicModel
+from sim.scenario.settings import (
+    CLIENT_TIMEOUT_MS,
+    DELIVERY_TIMEOUT_MS,
+    broker_config,
+    consumer_config,
+    controller_config,
+    producer_config,
+    property_text,
+    setting_names,
+)
 from sim.scenario.source import Location
 from sim.scenario.steps import (
     BROKER_JOBS,
@@ -55,9 +64,9 @@ from storage.config import LogConfig
 from storage.errors import ConfigError, StorageError
 from storage.topics import METADATA_TOPIC, check_topic_name
 
-# After so long, consumers and seekers take a request for lost.
-_READER_TIMEOUT_US = 1_500_000
-
+# The most that the clocks of a run may be off, all steps together. It begins in 2023; no record has a time before 1970.
+_MOST_CLOCK_YEARS = 20
+_YEAR_US = 365 * 86_400 * 1_000_000
 
 Finding = tuple[Location, str]
 
@@ -77,6 +86,7 @@ def check_scenario(scenario: Scenario) -> Iterator[Finding]:
         if name not in scenario.topics:
             yield location, f"unknown topic {name!r}"
     yield from _check_clients(scenario)
+    yield from _check_clocks(scenario)
     # The names that steps have given so far, and whether each means a client.
     names: dict[str, bool] = {}
     for index, step in enumerate(scenario.steps):
@@ -87,11 +97,9 @@ def check_scenario(scenario: Scenario) -> Iterator[Finding]:
 
 def _check_clients(scenario: Scenario) -> Iterator[Finding]:
     for index, producer in enumerate(scenario.producers):
-        if producer.tombstones and not producer.keys:
-            yield ("producers", index, "tombstones"), "tombstones have keys: write `keys` too"
+        yield from _check_producer(("producers", index), producer)
     for index, consumer in enumerate(scenario.consumers):
-        if consumer.max_wait >= _READER_TIMEOUT_US:
-            yield ("consumers", index, "max_wait"), "a consumer gives a request up after 1.5s: write less"
+        yield from _check_consumer(("consumers", index), consumer)
     for index, seeker in enumerate(scenario.seekers):
         if seeker.every < 1_000:
             yield ("seekers", index, "every"), "write at least 1ms"
@@ -102,6 +110,49 @@ def _check_clients(scenario: Scenario) -> Iterator[Finding]:
         for name in scenario.topics:
             if name.startswith("of-admin-"):
                 yield ("topics", name), "admins have the topics of such names"
+
+
+def _check_producer(location: Location, producer: ProducerModel) -> Iterator[Finding]:
+    if producer.tombstones and not producer.keys:
+        yield (*location, "tombstones"), "tombstones have keys: write `keys` too"
+    most_ms = DELIVERY_TIMEOUT_MS - CLIENT_TIMEOUT_MS
+    if producer.linger // 1_000 > most_ms:
+        yield (*location, "linger"), f"a producer gives a record up after 8s: write at most {most_ms}ms"
+        return
+    try:
+        config = producer_config(producer)
+    except ConfigError as error:
+        yield location, str(error)
+        return
+    if producer.size > config.max_request_size:
+        yield (*location, "size"), f"a request has at most {config.max_request_size} B: write less"
+
+
+def _check_consumer(location: Location, consumer: ConsumerModel) -> Iterator[Finding]:
+    if consumer.max_wait >= 1_000 * CLIENT_TIMEOUT_MS:
+        yield (*location, "max_wait"), "a consumer gives a request up after 1.5s: write less"
+        return
+    try:
+        consumer_config(consumer)
+    except ConfigError as error:
+        yield location, str(error)
+
+
+def _check_clocks(scenario: Scenario) -> Iterator[Finding]:
+    """Yield the first place from which on the clocks may be so far off that times would be out of bounds."""
+    shifts: list[tuple[Location, int]] = [(("cluster", "clocks", "offset"), scenario.cluster.clocks.offset)]
+    for index, step in enumerate(scenario.steps):
+        if isinstance(step, StepClock):
+            shifts.append((("steps", index, "by"), abs(step.by)))
+    off_us = 0
+    for location, by_us in shifts:
+        off_us += by_us
+        if off_us > _MOST_CLOCK_YEARS * _YEAR_US:
+            yield (
+                location,
+                f"the clocks of a run are off by at most {_MOST_CLOCK_YEARS} years, all steps together",
+            )
+            return
 
 
 def _check_points(scenario: Scenario) -> Iterator[Finding]:

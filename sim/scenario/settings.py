@@ -1,13 +1,14 @@
-"""The settings of nodes that a scenario may have, and the configurations that follow from them."""
+"""The settings of nodes that a scenario may have, and the configurations of nodes and clients that follow from it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
 
+from cluster.core.client.config import ACKS_ALL, ConsumerConfig, OffsetReset, ProducerConfig
 from cluster.core.config import BrokerConfig
 from cluster.core.controller.config import ControllerConfig
-from sim.scenario.model import Scenario
+from sim.scenario.model import ConsumerModel, ProducerModel, Scenario
 
 # Times that are about a fifth of Kafka's defaults, so that a fail-over takes seconds of a short run.
 SETTINGS: Mapping[str, int] = {
@@ -24,6 +25,10 @@ SETTINGS: Mapping[str, int] = {
     "controlled.shutdown.timeout.ms": 2_000,
     "retry.backoff.max.ms": 400,
 }
+
+# After so long, clients take a request for lost, and producers a record.
+CLIENT_TIMEOUT_MS = 1_500
+DELIVERY_TIMEOUT_MS = 8_000
 
 # The simulator itself decides these.
 _NOT_SETTINGS = {"node_id", "host", "port", "controller_id", "log", "cluster_id", "steps"}
@@ -53,6 +58,33 @@ def _settings_of(kind: type[BrokerConfig] | type[ControllerConfig], scenario: Sc
     given = dict(SETTINGS) | scenario.cluster.settings
     names = {field.name for field in fields(kind)} - _NOT_SETTINGS
     return {key: value for name, value in given.items() if (key := name.replace(".", "_")) in names}
+
+
+def producer_config(model: ProducerModel) -> ProducerConfig:
+    """Returns the properties of a simulated producer. Raises ConfigError."""
+    return ProducerConfig(
+        acks=ACKS_ALL if model.acks == "all" else model.acks,
+        enable_idempotence=model.idempotent if model.acks == "all" else None,
+        linger_ms=model.linger // 1000,
+        batch_size=model.batch,
+        request_timeout_ms=CLIENT_TIMEOUT_MS,
+        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
+        max_block_ms=DELIVERY_TIMEOUT_MS,
+        max_in_flight_requests_per_connection=model.in_flight,
+        retry_backoff_ms=100,
+    )
+
+
+def consumer_config(model: ConsumerModel) -> ConsumerConfig:
+    """Returns the properties of a simulated consumer. Raises ConfigError."""
+    return ConsumerConfig(
+        auto_offset_reset=OffsetReset.EARLIEST,
+        fetch_max_wait_ms=model.max_wait // 1_000,
+        fetch_min_bytes=model.min_bytes,
+        request_timeout_ms=CLIENT_TIMEOUT_MS,
+        retry_backoff_ms=100,
+        metadata_max_age_ms=10_000,
+    )
 
 
 def property_text(value: int | str | bool) -> str:

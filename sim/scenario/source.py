@@ -10,6 +10,9 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 Location = tuple[int | str, ...]
+# How deep a document may be nested. A scenario needs five levels.
+_MOST_DEPTH = 50
+_TOO_DEEP = f"1: nested more than {_MOST_DEPTH} levels deep"
 
 
 @final
@@ -27,7 +30,9 @@ class Source:
             line = node.lc.line + 1
         for part in location:
             if isinstance(node, CommentedMap) and part in node:
-                line = node.lc.key(part)[0] + 1
+                # A key that comes from a merge, `<<: *name`, has no line of its own: that of the mapping stays.
+                if part in (node.lc.data or ()):
+                    line = node.lc.key(part)[0] + 1
             elif isinstance(node, CommentedSeq) and isinstance(part, int) and part < len(node):
                 line = node.lc.item(part)[0] + 1
             else:
@@ -40,6 +45,8 @@ def parse_yaml(text: str) -> Source:
     """Parse one document. Raises ValueError with `LINE: what`, for example for a duplicate key."""
     try:
         document = YAML(typ="rt").load(text)
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
     except DuplicateKeyError as error:
         mark = error.problem_mark
         key = str(error.problem).split('"')[1] if '"' in str(error.problem) else ""
@@ -56,11 +63,14 @@ def parse_yaml(text: str) -> Source:
     return Source(document)
 
 
-def _plain(node: object) -> object:
+def _plain(node: object, depth: int = 0) -> object:
+    """Returns a part of a document without what ruamel remembers. Raises ValueError if it is nested too deeply."""
+    if depth > _MOST_DEPTH:
+        raise ValueError(_TOO_DEEP)
     if isinstance(node, CommentedMap):
-        return {_plain(key): _plain(value) for key, value in node.items()}
+        return {_plain(key, depth + 1): _plain(value, depth + 1) for key, value in node.items()}
     if isinstance(node, CommentedSeq):
-        return [_plain(value) for value in node]
+        return [_plain(value, depth + 1) for value in node]
     if isinstance(node, bool) or node is None:
         return node
     # The scalars of ruamel are subclasses that remember their spelling.

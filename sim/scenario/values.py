@@ -13,6 +13,9 @@ from pydantic import PlainValidator, WithJsonSchema
 
 _DURATION_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000}
 _SIZE_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
+# A hundred years, and what the format of records keeps in an int: no number of a run is near the ends of its field.
+_MOST_DURATION_US = 52_560_000 * _DURATION_US["m"]
+_MOST_SIZE_BYTES = (1 << 31) - 1
 _AMOUNT = r"([0-9]+)(?:\.([0-9]{1,6}))?"
 _NUMBER = re.compile(rf"{_AMOUNT}\s*([A-Za-z/%]*)")
 _PARTITION = r"([a-zA-Z0-9._-]+)/([0-9]+)"
@@ -44,7 +47,10 @@ def _scaled(value: object, units: dict[str, int], what: str, example: str) -> in
 
 def parse_duration(value: object) -> int:
     """Returns a duration such as `5s` in microseconds."""
-    return _scaled(value, _DURATION_US, "duration", "5s or 200ms")
+    duration = _scaled(value, _DURATION_US, "duration", "5s or 200ms")
+    if duration > _MOST_DURATION_US:
+        raise ValueError(f"{value!r} is above a hundred years")
+    return duration
 
 
 def parse_shift(value: object) -> int:
@@ -58,7 +64,12 @@ def parse_shift(value: object) -> int:
 
 def parse_size(value: object) -> int:
     """Returns a size such as `16KiB` in bytes."""
-    return _scaled(value, _SIZE_BYTES, "size", "64 B or 16KiB")
+    size = _scaled(value, _SIZE_BYTES, "size", "64 B or 16KiB")
+    if size > _MOST_SIZE_BYTES:
+        raise ValueError(
+            f"{value!r} is above {_MOST_SIZE_BYTES} B, the most that a field of the record format holds"
+        )
+    return size
 
 
 def parse_rate(value: object) -> int:

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import final
 
 import click
 
@@ -19,7 +20,7 @@ from sim.scenario.values import parse_duration
 from sim.seed_range import MOST_SEEDS
 from sim.seeds import default_jobs
 from sim.shrink.data import Data, read_data
-from sim.shrink.report import NothingFails, Shrunk, Size, shrink_failure
+from sim.shrink.report import NothingFails, Shrunk, Size, file_text, shrink_failure
 from sim.shrink.search import Failing
 from sim.swarm.drawing import draw
 
@@ -80,33 +81,65 @@ def shrink(
 
     SCENARIO is a bundled scenario or a file, as for `replog sim run`. Whatever fails with the same kind of violation
     is kept: fewer faults, clients, brokers and records, the defaults instead of settings, rounder times. The small
-    scenario is run again in two new interpreters, and then written. Ctrl-C ends the search and keeps the best so far.
+    scenario is written, and run again in two new interpreters. Ctrl-C ends the search and keeps the best so far.
 
     Exit status: 0 it is written, 2 the input was unusable or does not fail, 3 interrupted, and the best so far is
     written, 4 the result does not fail each time.
     """
     logging.getLogger().addHandler(logging.NullHandler())
+    file = _File(out, bug)
     try:
         data, chosen = _asked(scenario, seed, swarm)
         if bug is not None:
             with install(bug):
                 pass
+        file.check()
         # A collection in a child would write to, and so copy, the memory that it shares.
         gc.collect()
         gc.freeze()
         shrunk = shrink_failure(
             data, chosen, bug, jobs=jobs or default_jobs(), budget_s=budget, most_trials=MOST_TRIALS,
-            cpu_clock=_children_cpu(), on_smaller=_print_smaller,
+            cpu_clock=_children_cpu(), on_smaller=_print_smaller, on_found=file.write,
         )  # fmt: skip
-        out.write_text(shrunk.as_yaml(str(out)), encoding="utf-8")
     except (ScenarioError, BugError, NothingFails, OSError) as error:
         click.echo(str(error), err=True)
         sys.exit(UNUSABLE_INPUT)
     except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
+        click.echo(f"interrupted{file.told()}", err=True)
         sys.exit(INTERRUPTED)
     click.echo(json.dumps(shrunk.as_json(str(out))) if as_json else "\n".join(shrunk.lines(str(out))))
     sys.exit(_status(shrunk))
+
+
+@final
+class _File:
+    """The file that the small scenario is written to, as soon as there is one."""
+
+    def __init__(self, path: Path, bug: str | None) -> None:
+        self._path, self._bug = path, bug
+        self._is_written = False
+
+    def check(self) -> None:
+        """Raise OSError if it cannot be written: better now than after the search."""
+        directory = self._path.parent
+        if not directory.is_dir():
+            raise NotADirectoryError(f"{self._path}: no directory {directory}")
+        if not os.access(self._path if self._path.exists() else directory, os.W_OK):
+            raise PermissionError(f"{self._path}: must not be written")
+
+    def write(self, last: Failing) -> None:
+        """Write the scenario; if that fails, print it instead, and raise OSError."""
+        text = file_text(last, self._bug, str(self._path))
+        try:
+            self._path.write_text(text, encoding="utf-8")
+        except OSError:
+            click.echo(text, nl=False)
+            raise
+        self._is_written = True
+
+    def told(self) -> str:
+        """Returns where the result of the search is, in words; empty as long as there is none."""
+        return f": the small scenario, not proven, is in {self._path}" if self._is_written else ""
 
 
 def _asked(scenario: str | None, seed: int | None, swarm: int | None) -> tuple[Data, int]:

@@ -19,6 +19,7 @@ from sim.shrink.trial import Forks, Trial
 # Returns the processor time of all processes that have ended, in seconds. It bounds the search and changes no run.
 CpuClock = Callable[[], float]
 OnSmaller = Callable[[str, Failing], None]
+OnFound = Callable[[Failing], None]
 
 
 class NothingFails(Exception):
@@ -69,17 +70,12 @@ class Shrunk:
 
     def replay(self, path: str) -> str:
         """Returns the command that repeats the failure from the file at `path`."""
-        return replay_command(path, self.last.seed, self.bug, stops_early=True)
+        return _replay(self.last, self.bug, path)
 
     def story(self) -> list[str]:
         scenario = scenario_of(self.last.data)
         assert scenario is not None, self.last.data
         return five_lines(self.last, scenario)
-
-    def as_yaml(self, path: str) -> str:
-        """Returns the minimal scenario as a file, with what it shows and how to run it."""
-        head = [f"Fails with seed {self.last.seed}: {self.last.outcome.reason}", self.replay(path)]
-        return as_yaml(self.last.data, head)
 
     def as_json(self, path: str) -> dict[str, object]:
         """Returns the result as `replog sim shrink --json` prints it; `path` is the file of the scenario."""
@@ -136,19 +132,31 @@ class Shrunk:
             yield "critical pair: none, it fails in every order tried"
 
 
+def file_text(last: Failing, bug: str | None, path: str) -> str:
+    """Returns the minimal scenario as the file at `path`, with what it shows and how to run it."""
+    head = [f"Fails with seed {last.seed}: {last.outcome.reason}", _replay(last, bug, path)]
+    return as_yaml(last.data, head)
+
+
+def _replay(last: Failing, bug: str | None, path: str) -> str:
+    return replay_command(path, last.seed, bug, stops_early=True)
+
+
 def shrink_failure(
     data: Data, seed: int, bug: str | None, *,
-    jobs: int, budget_s: float, most_trials: int, cpu_clock: CpuClock, on_smaller: OnSmaller,
+    jobs: int, budget_s: float, most_trials: int, cpu_clock: CpuClock, on_smaller: OnSmaller, on_found: OnFound,
 ) -> Shrunk:  # fmt: skip
     """Shrink the failure of a scenario with a seed, prove the result, and find out when and by what it is decided.
 
-    The budget bounds the search; proof and likelihood come on top. Raises NothingFails.
+    The budget bounds the search; `on_found` gets its result, before proof and likelihood, which come on top. Raises
+    NothingFails.
     """
     assert jobs > 0, jobs
     forks = Forks(bug, jobs)
     outcome = forks.run(Trial(data=data, seed=seed))
     if not outcome.signature:
-        raise NothingFails(f"nothing to shrink: the run with seed {seed} does not fail")
+        why = f"{outcome.reason} and has not failed by then" if outcome.took_longer else "does not fail"
+        raise NothingFails(f"nothing to shrink: the run with seed {seed} {why}")
     first = Failing(data=data, seed=seed, outcome=outcome)
     search = Search(
         first, forks,
@@ -156,7 +164,13 @@ def shrink_failure(
     )  # fmt: skip
     is_whole = shrink(search, PASSES)
     cpu_s = cpu_clock()
-    last = Failing(data=neat(search.best.data), seed=search.best.seed, outcome=search.best.outcome)
+    small = search.best.data
+    try:
+        small = neat(small)
+    except KeyboardInterrupt:
+        is_whole = False
+    last = Failing(data=small, seed=search.best.seed, outcome=search.best.outcome)
+    on_found(last)
     curve, turn, pair = _when(last, bug, jobs) if is_whole else ((), None, None)
     return Shrunk(
         first=first, last=last, bug=bug, trials=search.count, cpu_s=cpu_s, is_interrupted=not is_whole,

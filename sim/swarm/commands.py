@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from sim.bugs import BugError, install
 from sim.seed_range import MOST_SEEDS, Seeds
@@ -17,7 +18,7 @@ from sim.swarm.drawing import draw
 from sim.swarm.job import SwarmJob, parse_only
 from sim.swarm.output import run_campaign
 from sim.swarm.plans.catalogue import FAULTS
-from sim.swarm.profiles import Profile
+from sim.swarm.profiles import Profile, shares_text
 from sim.swarm.results import ResultsError
 
 UNUSABLE_INPUT = 2
@@ -48,7 +49,7 @@ def _parse_only(ctx: click.Context, param: click.Parameter, text: str | None) ->
     "--profile",
     type=click.Choice([profile.value for profile in Profile]),
     help="How much the faults may take: within the promises, the edge (the controller is away), or beyond.  "
-    "[default: drawn, 70, 15 and 15 in a hundred]",
+    f"[default: drawn, {shares_text()}]",
 )
 @click.option(
     "--only",
@@ -76,7 +77,10 @@ def _parse_only(ctx: click.Context, param: click.Parameter, text: str | None) ->
 @click.option("--bug", metavar="NAME", help="Plant a known bug first. An unknown NAME prints the list.")
 @click.option("--full", is_flag=True, help="Run each seed to its end, also after a violation.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, and a summary.")
+@click.pass_context
 def swarm(
+    context: click.Context,
+    /,
     seeds: Seeds | None,
     jobs: int | None,
     profile: str | None,
@@ -98,8 +102,7 @@ def swarm(
     """
     chosen = Profile(profile) if profile is not None else None
     if describe is not None:
-        if seeds is not None:
-            raise click.UsageError("--describe and --seeds exclude each other")
+        _check_description(context)
         click.echo(draw(describe, chosen, only, buggify=buggify).as_yaml(), nl=False)
         return
     if seeds is None:
@@ -116,6 +119,14 @@ def swarm(
         click.echo(str(error), err=True)
         sys.exit(UNUSABLE_INPUT)
     sys.exit(status)
+
+
+def _check_description(context: click.Context) -> None:
+    """Raise a usage error for an option that only runs have: --describe runs nothing."""
+    for name in ("seeds", "jobs", "out", "bug", "full", "as_json"):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            option = name.removeprefix("as_")
+            raise click.UsageError(f"--describe and --{option} exclude each other: --describe runs nothing")
 
 
 def _stopwatch() -> tuple[float, float]:

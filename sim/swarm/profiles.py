@@ -37,11 +37,17 @@ class Profile(Enum):
 
 
 # Of a hundred seeds.
-_SHARES = ((Profile.WITHIN, 71), (Profile.EDGE, 15), (Profile.BEYOND, 14))
+SHARES = ((Profile.WITHIN, 71), (Profile.EDGE, 15), (Profile.BEYOND, 14))
+
+
+def shares_text() -> str:
+    """Returns the shares of the profiles, in their order, in words."""
+    *first, last = (str(share) for _, share in SHARES)
+    return f"{', '.join(first)} and {last} in a hundred"
 
 
 def draw_profile(choices: Choices) -> Profile:
-    hundred = [profile for profile, share in _SHARES for _ in range(share)]
+    hundred = [profile for profile, share in SHARES for _ in range(share)]
     assert len(hundred) == 100, len(hundred)
     return choices.pick(hundred, "profile")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -24,7 +25,9 @@ _US = 1_000_000
     help="A second trace, shown below the first one from their first difference on.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="The page.  [default: TRACE with the suffix .html]"
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The page.  [default: TRACE with the suffix .html]",
 )
 @click.option(
     "--from", "from_s", type=click.FloatRange(min=0), default=0, help="Show events from this second on."
@@ -37,16 +40,19 @@ def view(trace: Path, other: Path | None, out: Path | None, from_s: float, until
 
     Exit status: 0 done, 2 a trace cannot be read.
     """
+    for option, seconds in (("--from", from_s), ("--until", until_s)):
+        if seconds is not None and not math.isfinite(seconds * _US):
+            raise click.UsageError(f"{option}: {seconds:g} is no number of seconds")
     if until_s is not None and until_s <= from_s:
         raise click.UsageError(f"--until {until_s:g} is not after --from {from_s:g}")
     until_us = None if until_s is None else round(until_s * _US)
     window = Window(from_us=round(from_s * _US), until_us=until_us)
     page = out if out is not None else page_beside(trace)
     if page.resolve() in {each.resolve() for each in (trace, other) if each is not None}:
-        raise click.UsageError(f"{page} is a trace: choose another file with --out")
+        raise click.UsageError(f"{click.format_filename(page)} is a trace: choose another file with --out")
     try:
         write_view(page, trace, other, window)
     except (TraceFileError, TooManyEvents, OSError) as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(UNUSABLE_INPUT)
-    click.echo(f"page: {page}")
+    click.echo(f"page: {click.format_filename(page)}")

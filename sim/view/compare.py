@@ -24,5 +24,10 @@ def first_difference(path: Path, other: Path) -> Difference | None:
         for number, (a, b) in enumerate(zip_longest(ours, theirs)):
             lines = [each.text if each is not None else b"" for each in (a, b)]
             if lines[0] != lines[1]:
-                return Difference(event=number, lines=(lines[0].decode(), lines[1].decode()))
+                return Difference(event=number, lines=(_text(lines[0]), _text(lines[1])))
     return None
+
+
+def _text(line: bytes) -> str:
+    """Returns a line; bytes that are no UTF-8 are escaped."""
+    return line.decode(errors="backslashreplace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zlib
 from array import array
@@ -37,7 +38,7 @@ def write_page(output: TextIO, recordings: Sequence[Recording], difference: Diff
     for recording in recordings:
         output.write(f'<script type="application/json" data-run>{json.dumps(_stored(recording))}</script>\n')
     if len(recordings) == 2:
-        text = json.dumps(_stored_difference(recordings[0], difference)).replace("<", "\\u003c")
+        text = json.dumps(_stored_difference(recordings, difference)).replace("<", "\\u003c")
         output.write(f'<script type="application/json" id="stored-difference">{text}</script>\n')
     output.write(_filled(after, parts))
 
@@ -49,9 +50,8 @@ def _asset(name: str) -> str:
 
 
 def _filled(text: str, parts: dict[str, str]) -> str:
-    for mark, part in parts.items():
-        text = text.replace(mark, part)
-    return text
+    """Returns the text with the parts in place of their marks; a mark inside a part stays."""
+    return re.sub("|".join(map(re.escape, parts)), lambda mark: parts[mark[0]], text)
 
 
 def _stored(recording: Recording) -> dict[str, object]:
@@ -88,10 +88,20 @@ def _state(recording: Recording) -> dict[str, object]:
     }
 
 
-def _stored_difference(recording: Recording, difference: Difference | None) -> dict[str, object]:
+def _stored_difference(recordings: Sequence[Recording], difference: Difference | None) -> dict[str, object]:
+    """Returns the number of the event that differs, and its row in the first run that shows it.
+
+    The number is -1 for equal runs, the row is -1 where no run shows the event.
+    """
     if difference is None:
-        return {"row": -1, "lines": []}
-    return {"row": max(0, difference.event - recording.skipped), "lines": difference.lines}
+        return {"event": -1, "run": 0, "row": -1, "lines": []}
+    run, row = 0, -1
+    for number, recording in enumerate(recordings):
+        place = difference.event - recording.skipped
+        if 0 <= place < len(recording.columns):
+            run, row = number, place
+            break
+    return {"event": difference.event, "run": run, "row": row, "lines": difference.lines}
 
 
 def _little_endian(column: array[int] | array[float]) -> bytes:

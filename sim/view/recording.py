@@ -52,7 +52,7 @@ class Recording:
     skipped: int = 0
 
     def add(self, event: Event, *, is_shown: bool) -> None:
-        """Take in an event. Raises KeyError, TypeError or ValueError if it lacks a member that its kind has."""
+        """Take in an event. Raises KeyError, TypeError or the like if it lacks a member that its kind has."""
         row = len(self.columns)
         words = _words_of(event)
         self.tracks.on_event(row, event.node, event.kind, event.members)
@@ -79,7 +79,7 @@ def read_recording(path: Path, window: Window | None = None) -> Recording:
                 break
             try:
                 recording.add(event, is_shown=event.at_us >= window.from_us)
-            except (KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
                 reason = f"a {event.kind} event of another form: {type(error).__name__}: {error}"
                 raise TraceFileError(path, trace.line, reason) from error
             if len(recording.columns) > MOST_EVENTS:

@@ -12,6 +12,8 @@ from sim.world.trace import FORMAT
 
 # Far above the longest message of a run: a file without line ends must not fill the memory.
 MAX_LINE_BYTES = 4 * 1024 * 1024
+# A page holds times as doubles, which are exact up to here.
+MAX_US = 1 << 53
 _FAMILY = FORMAT.rpartition("-")[0]
 
 
@@ -81,6 +83,8 @@ class TraceFile:
                 raise self._error("this is no event: it needs `at` (microseconds), `node` and `kind`")
             if at_us < last_us:
                 raise self._error(f"time goes back, from {last_us} to {at_us} microseconds")
+            if at_us > MAX_US:
+                raise self._error(f"`at` is above {MAX_US} microseconds: this is no time of a run")
             last_us = at_us
             yield Event(text, at_us, node, kind, members)
 

@@ -179,7 +179,7 @@ def test_a_users_tests_run_and_a_failure_prints_its_story_and_the_command_that_r
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
     assert "1 failed, 2 passed" in done.stdout
     assert "replog: the story of the run" in done.stdout and "kill broker-" in done.stdout
-    assert "\npytest 'test_of_user.py::test_fails' --replog-seed 7\n" in done.stdout
+    assert "\npytest test_of_user.py::test_fails --replog-seed 7\n" in done.stdout
     without = installed.run(*pytest_there, "-p", "no:replog", "-k", "holds")
     assert "fixture 'sim_cluster' not found" in without.stdout
 

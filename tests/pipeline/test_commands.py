@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner, Result
 
 from pipeline import commands
 from pipeline.commands import spark_group
+from tests.places import ROOT
 
 
 def campaign(*arguments: str | Path) -> Result:
@@ -91,3 +93,59 @@ def test_a_campaign_of_drawn_runs_never_overwrites(tmp_path: Path) -> None:
     result = CliRunner().invoke(spark_group, arguments)
     assert result.exit_code == 2 and "nothing is overwritten" in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize("name", ["r[1]", "r*", "r?", "{a,b}", "a\\b", "a:b"])
+def test_a_directory_that_spark_would_take_for_a_pattern_is_refused(tmp_path: Path, name: str) -> None:
+    result = campaign("--out", tmp_path / name)
+    assert result.exit_code == 2 and "Spark does not take" in result.stderr
+    assert f"--out {tmp_path / name}" in result.stderr and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_scenario_whose_name_makes_such_a_directory_needs_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "scenarios" / "leader-crash.yaml").read_text(encoding="utf-8")
+    Path("r[1].yaml").write_text(text, encoding="utf-8")
+    result = campaign("--scenario", "./r[1].yaml")
+    assert result.exit_code == 2 and "--out out/campaign-r[1]: " in result.stderr
+
+
+class FakeSpark:
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_campaign_that_fails_leaves_no_empty_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holds: bool
+) -> None:
+    out = tmp_path / "new"
+
+    def fails(*_: object, **__: object) -> NoReturn:
+        out.mkdir()
+        if holds:
+            (out / "part-0").touch()
+        raise RuntimeError("it fails")
+
+    monkeypatch.setattr(commands, "session", lambda name, *, master: FakeSpark())
+    monkeypatch.setattr(commands, "check_available", lambda: None)
+    monkeypatch.setattr(commands, "run_campaign", fails)
+    result = campaign("--out", out)
+    assert result.exit_code == 1 and "Error: it fails" in result.stderr
+    assert out.exists() == holds
+
+
+def test_the_replays_that_are_not_shown_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    bad: list[dict[str, object]] = [
+        {"seed": seed, "verdict": "violated", "error": "", "violations": "[]"} for seed in range(20)
+    ]
+    commands._report("my runs/x.yaml", "out/r", 30, {"held": 7, "violated": 23}, bad, False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == [
+        "  replay: replog sim run 'my runs/x.yaml' --seed 19",
+        "and 3 more runs that did not hold: their rows are in out/r",
+    ]

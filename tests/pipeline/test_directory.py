@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline.directory import (
-    EARLIEST,
-    LATEST,
-    SourceError,
-    offset_bound,
-    partitions_of,
-    segment_ranges,
-    topic_filter,
-)
+from pipeline.directory import partitions_of, segment_ranges, topic_filter
+from pipeline.errors import SourceError
 from sim.seed_range import Seeds
 from storage.disk.os_filesystem import OsFileSystem
+from storage.log import PartitionLog
+from tests.storage.logs import NOW_MS, THREE, append_each
 
 
 def make(directory: Path, names: list[str]) -> str:
@@ -53,12 +49,6 @@ def test_topics_are_named_as_in_kafkas_source(options: dict[str, str]) -> None:
 def test_a_pattern_that_is_no_regular_expression_is_refused() -> None:
     with pytest.raises(SourceError, match="subscribePattern"):
         topic_filter({"subscribepattern": "("})
-
-
-def test_offsets_are_given_by_word_or_by_json() -> None:
-    assert offset_bound({"startingoffsets": "earliest"}, "startingOffsets", LATEST)("t", 0) == EARLIEST
-    by_json = offset_bound({"endingoffsets": '{"t": {"0": 7}}'}, "endingOffsets", LATEST)
-    assert (by_json("t", 0), by_json("t", 1)) == (7, LATEST)
 
 
 def test_segments_outside_the_offsets_are_not_planned(tmp_path: Path) -> None:
@@ -116,3 +106,84 @@ def test_a_swap_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     with pytest.raises(SourceError, match=r"t-0: a compaction was interrupted"):
         segment_ranges(OsFileSystem(), root, {})
+
+
+@pytest.mark.parametrize("named", ["t-1", "u-0"])
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
+def test_an_offset_of_a_partition_that_is_not_read_is_refused(
+    tmp_path: Path, option: str, named: str
+) -> None:
+    root = make(tmp_path, ["t-0/00000000000000000000.log", "u-0/00000000000000000000.log"])
+    topic, partition = named.split("-")
+    options = {"subscribe": "t", option.lower(): f'{{"{topic}": {{"{partition}": 0}}}}'}
+    with pytest.raises(SourceError, match=rf"^option {option}: {named} is not among the partitions to read$"):
+        segment_ranges(OsFileSystem(), root, options)
+
+
+@pytest.fixture(params=[False, True], ids=["sized", "preallocated"])
+def cut(tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """A log of the offsets 3 to 6, of which retention has deleted the first segment; as a running node has it."""
+    config = replace(THREE, preallocate=request.param)
+    log = PartitionLog.open(OsFileSystem(), f"{tmp_path}/t-0", config, clean=True, now_ms=NOW_MS)
+    append_each(log, 7)
+    (tmp_path / "t-0" / "00000000000000000000.log").unlink()
+    log.close_handles()
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("start", [2, 8])
+def test_a_start_that_the_log_does_not_have_is_lost_data(cut: str, start: int) -> None:
+    options = {"startingoffsets": f'{{"t": {{"0": {start}}}}}'}
+    line = f"^t-0: asked to start at offset {start}, but it has offsets 3 to 7 [(]exclusive[)]; "
+    with pytest.raises(SourceError, match=line):
+        segment_ranges(OsFileSystem(), cut, options)
+    tolerant = segment_ranges(OsFileSystem(), cut, options | {"failondataloss": "false"})
+    assert [each.base_offset for each in tolerant] == ([3, 6] if start == 2 else [6])
+
+
+@pytest.mark.parametrize("start", [None, -2, 3, 6, 7])
+def test_a_log_that_begins_above_zero_is_read_from_there(cut: str, start: int | None) -> None:
+    options = {} if start is None else {"startingoffsets": f'{{"t": {{"0": {start}}}}}'}
+    bases = [each.base_offset for each in segment_ranges(OsFileSystem(), cut, options)]
+    assert bases == ([6] if start in (6, 7) else [3, 6])
+
+
+def test_a_start_beyond_damage_is_left_to_the_task_that_finds_it(tmp_path: Path) -> None:
+    root = make(tmp_path, [])
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "00000000000000000000.log").write_bytes(bytes(8) + b"\xff" * 60)
+    (wanted,) = segment_ranges(OsFileSystem(), root, {"startingoffsets": '{"t": {"0": 9}}'})
+    assert wanted.start_offset == 9
+
+
+def test_a_directory_of_another_level_is_refused(tmp_path: Path) -> None:
+    make(tmp_path, ["node-1/t-0/00000000000000000000.log"])
+    with pytest.raises(
+        SourceError, match=rf"^{tmp_path} is no log directory: it has no folder TOPIC-PARTITION$"
+    ):
+        segment_ranges(OsFileSystem(), str(tmp_path), {})
+    partition, above = tmp_path / "node-1" / "t-0", tmp_path / "node-1"
+    with pytest.raises(SourceError, match=f"^{partition} is one partition: load the directory {above}$"):
+        segment_ranges(OsFileSystem(), str(partition), {})
+
+
+@pytest.mark.parametrize("own", ["meta.properties", ".lock", "t-0/00000000000000000000.log"])
+def test_a_log_directory_without_the_wanted_records_is_read(tmp_path: Path, own: str) -> None:
+    assert segment_ranges(OsFileSystem(), make(tmp_path, [own]), {"subscribe": "nowhere"}) == []
+
+
+def test_a_link_to_nothing_and_a_topic_that_is_deleted_meanwhile_are_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make(tmp_path, ["t-0/00000000000000000000.log"])
+    (tmp_path / "a-0").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "gone-0").mkdir()
+    listed = OsFileSystem.list
+
+    def deletes(file_system: OsFileSystem, path: str) -> list[str]:
+        if path.endswith("gone-0"):
+            (tmp_path / "gone-0").rmdir()
+        return listed(file_system, path)
+
+    monkeypatch.setattr(OsFileSystem, "list", deletes)
+    assert [each.topic for each in segment_ranges(OsFileSystem(), root, {})] == ["t"]

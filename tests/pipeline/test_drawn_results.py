@@ -61,6 +61,16 @@ def test_a_file_that_a_kill_left_unfinished_counts_for_nothing(tmp_path: Path) -
     ]
 
 
+def test_a_file_that_was_removed_leaves_its_name_free(tmp_path: Path) -> None:
+    with closing(ResultsDirectory(tmp_path, JOB)) as directory:
+        directory.add([row(1)])
+        directory.add([row(2)])
+    (tmp_path / "part-00000.parquet").unlink()
+    with closing(ResultsDirectory(tmp_path, JOB)) as directory:
+        directory.add([row(1)])
+    assert sorted(rows_in(tmp_path)) == [1, 2] and (tmp_path / "part-00002.parquet").exists()
+
+
 def test_a_header_that_a_kill_has_torn_is_written_again(tmp_path: Path) -> None:
     (tmp_path / HEADER).write_text('{"format": "repl')
     assert rows_in(tmp_path) == {}

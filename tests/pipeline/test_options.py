@@ -7,8 +7,10 @@ import sys
 
 import pytest
 
-from pipeline.directory import EARLIEST, SourceError, offset_bound, topic_filter
-from pipeline.options import KAFKA_OPTIONS, OPTIONS, check_option_names
+from pipeline.directory import topic_filter
+from pipeline.errors import SourceError
+from pipeline.offsets import EARLIEST, ENDING, LATEST, STARTING, offset_option
+from pipeline.options import KAFKA_OPTIONS, OPTIONS, check_option_names, check_pushdown, flag
 from pipeline.quiet import cause_in, java_writes_to, new_file
 
 
@@ -41,6 +43,26 @@ def test_an_option_that_is_near_to_none_is_refused_with_all() -> None:
         check_option_names(["zzzzzz"])
 
 
+def test_filters_are_never_pushed_down_and_the_line_says_what_narrows_a_read() -> None:
+    """Spark keeps the filters of one use of a frame for all its other uses."""
+    for options in ({}, {"path": "/"}, {"pushdown": "false"}, {"pushDown": "False"}):
+        check_pushdown(options)
+    with pytest.raises(
+        SourceError, match=r"^option pushdown: .*subscribe, assign, startingOffsets and endingOff"
+    ):
+        check_pushdown({"pushDown": "True"})
+    with pytest.raises(SourceError, match=r"^option pushdown takes true or false, not 'yes'$"):
+        check_pushdown({"pushdown": "yes"})
+
+
+def test_a_flag_is_true_or_false_in_any_letter_case() -> None:
+    assert flag({"includeHeaders": "TRUE"}, "includeHeaders", default=False)
+    assert flag({"includeheaders": "true"}, "includeHeaders", default=False)
+    assert flag({}, "failOnDataLoss", default=True)
+    with pytest.raises(SourceError, match=r"^option failOnDataLoss takes true or false, not '1'$"):
+        flag({"failondataloss": "1"}, "failOnDataLoss", default=True)
+
+
 def test_several_directories_are_refused() -> None:
     with pytest.raises(SourceError, match="takes one log directory"):
         check_option_names(["paths"])
@@ -48,8 +70,46 @@ def test_several_directories_are_refused() -> None:
 
 @pytest.mark.parametrize("text", ['{"t": 5}', '{"t": {"0": "x"}}', '{"t": {"0": true}}', "[]", "soon"])
 def test_offsets_of_a_wrong_shape_are_refused(text: str) -> None:
-    with pytest.raises(SourceError, match=r"option starting[oO]ffsets"):
-        offset_bound({"startingoffsets": text}, "startingOffsets", EARLIEST)("t", 0)
+    with pytest.raises(SourceError, match="option startingOffsets"):
+        offset_option({"startingoffsets": text}, STARTING)
+
+
+def test_offsets_are_given_by_word_or_by_json() -> None:
+    assert offset_option({"startingoffsets": "earliest"}, STARTING).of("t", 0) == EARLIEST
+    by_json = offset_option({"endingoffsets": '{"t": {"0": 7, "2": -1}}'}, ENDING)
+    assert [by_json.of("t", partition) for partition in range(3)] == [7, LATEST, LATEST]
+    assert offset_option({"startingoffsets": '{"t": {"0": -2}}'}, STARTING).of("t", 0) == EARLIEST
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        (STARTING, "latest", "option startingOffsets cannot be latest: a batch would read nothing"),
+        (ENDING, "earliest", "option endingOffsets cannot be earliest: a batch would read nothing"),
+        (
+            STARTING,
+            '{"t": {"0": -1}}',
+            "option startingOffsets: t-0 takes an offset or -2 for earliest, not -1",
+        ),
+        (ENDING, '{"t": {"0": -2}}', "option endingOffsets: t-0 takes an offset or -1 for latest, not -2"),
+        (
+            STARTING,
+            '{"t": {"0": -7}}',
+            "option startingOffsets: t-0 takes an offset or -2 for earliest, not -7",
+        ),
+        (
+            ENDING,
+            '{"t": {"0": 9223372036854775808}}',
+            "option endingOffsets: t-0 takes an offset or -1 for latest, not 9223372036854775808",
+        ),
+        (STARTING, '{"t": {"00": 1}}', "option startingOffsets: '00' of t is no number of a partition"),
+        (STARTING, '{"t": {"x": 1}}', "option startingOffsets: 'x' of t is no number of a partition"),
+    ],
+)
+def test_offsets_that_kafkas_source_refuses_are_refused(name: str, text: str, line: str) -> None:
+    with pytest.raises(SourceError) as raised:
+        offset_option({name.lower(): text}, name)
+    assert str(raised.value) == line
 
 
 @pytest.mark.parametrize("text", ['{"t": 5}', '{"t": ["0"]}', "[]"])
@@ -69,6 +129,12 @@ CALLING = "An error occurred while calling o5.x.\n: a.b.SparkException: Job fail
         (CALLING, "Job failed"),
         ('WARNING: x\nException in thread "main" a.SparkException: No master\n\tat x', "No master"),
         ("[SOME_ERROR] a line\n\nand more", "[SOME_ERROR] a line"),
+        ("Traceback:\n  File x\nValueError: first\nRuntimeError: 0 of 2 seeds\n  more", "0 of 2 seeds"),
+        (
+            CALLING
+            + "Caused by: a.PythonException: Traceback (most recent call last):\nKeyError: 'x'\n\tat y",
+            "'x'",
+        ),
         ("", ""),
     ],
 )

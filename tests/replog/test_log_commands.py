@@ -149,6 +149,24 @@ def test_truncate_removes_what_is_after_it(directory: Path) -> None:
     assert run("verify", directory).exit_code == 0
 
 
+@pytest.mark.parametrize("to_offset", ["40", "2"])
+def test_truncate_reports_and_counts_what_its_recovery_has_cut(directory: Path, to_offset: str) -> None:
+    (log,) = (directory / "t-0").glob("*.log")
+    whole = log.read_bytes()
+    torn = whole[:-1]
+    batch_bytes = len(whole) // 10
+    removed = len(torn) - (9 if to_offset == "40" else 2) * batch_bytes
+    log.write_bytes(torn)
+    lines = run("truncate", directory / "t-0", "--to-offset", to_offset).stdout.splitlines()
+    cut = f"{log} at byte {9 * batch_bytes}: {batch_bytes - 1} bytes cut: "
+    end = "cut by its recovery, it ends at 9" if to_offset == "40" else "truncated from 9 to 2"
+    assert len(lines) == 2 and lines[0].startswith(cut)
+    assert lines[1] == f"{directory / 't-0'}: {end}, {removed} bytes removed"
+    log.write_bytes(torn)
+    answer = json.loads(run("truncate", directory / "t-0", "--to-offset", to_offset, "--json").stdout)
+    assert (answer["changed"], answer["removed_bytes"], len(answer["cuts"])) == (True, removed, 1)
+
+
 def test_a_directory_in_use_is_refused_by_commands_that_write_and_read_by_verify(directory: Path) -> None:
     logs = manager(directory)
     try:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -128,6 +129,34 @@ def test_a_run_that_breaks_an_assert_is_an_error_and_the_others_go_on(
     found = list(run_seeds(job, Seeds(first=1, end=3), jobs=2))
     assert [result.verdict for result in found] == ["error", "error"]
     assert found[0].reason.startswith("AssertionError: the log end went back")
+    assert found[1].reason == "the process of this run ended with signal 9, perhaps because memory ran out"
+
+
+class DiesWhileItSends:
+    """A run whose process is killed for seed 1 when it has sent the length of its row and a few bytes of it."""
+
+    title = "dies"
+
+    def run(self, seed: int) -> dict[str, Any]:
+        def begins(receiver: Connection, row: bytes) -> None:
+            os.write(receiver.fileno(), len(row).to_bytes(4, "big") + row[:10])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if seed == 1:
+            Connection.send_bytes = begins  # type: ignore[method-assign, assignment]
+        return {"seed": seed, "verdict": "held"}
+
+    def replay(self, seed: int) -> str:
+        return f"replay {seed}"
+
+
+def test_a_process_that_is_killed_while_it_sends_is_an_error_and_the_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # What the run replaces, it replaces in its own process only.
+    monkeypatch.setattr(seeds_module, "may_fork", lambda: True)
+    found = list(run_seeds(DiesWhileItSends(), range(3), jobs=1))
+    assert [result.verdict for result in found] == ["held", "error", "held"]
     assert found[1].reason == "the process of this run ended with signal 9, perhaps because memory ran out"
 
 

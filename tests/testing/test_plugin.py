@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -20,6 +22,17 @@ def test_fails(sim_cluster):
     assert cluster.seed == 0, cluster.seed
     assert False
 """
+FAILS_WITH_PARAMETERS = """
+import pytest
+
+@pytest.mark.parametrize("who", ["it's", "seed3-x[seed3]", "seed3"])
+def test_fails(sim_cluster, who):
+    assert False
+
+class TestInAClass:
+    def test_fails(self, sim_cluster):
+        assert False
+"""
 BROKEN_AT_THE_END = """
 from sim.bugs import install
 import pytest
@@ -33,6 +46,20 @@ def test_leaves_it_unfinished(bug, sim_cluster):
     cluster = sim_cluster()
     cluster.pause(next(broker for broker in cluster.brokers if broker != cluster.leader()))
     cluster.produce(2)
+"""
+
+FOUND_AND_NOT_RAISED = """
+import pytest
+from replog.testing import RuleViolated
+
+def test_leaves_it(sim_cluster):
+    sim_cluster()._run.jury.report("by-hand", "a rule is broken")
+
+def test_expects_it(sim_cluster):
+    cluster = sim_cluster()
+    cluster._run.jury.report("by-hand", "a rule is broken")
+    with pytest.raises(RuleViolated):
+        cluster.check()
 """
 
 
@@ -66,8 +93,27 @@ def test_a_failed_test_prints_the_story_and_the_command_that_repeats_it(outside:
     result = run(outside, "--replog-seed", "7")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*the story of the run*", "*kill broker-*", "*run it again with*", "*::test_fails' --replog-seed 7"]
+        ["*the story of the run*", "*kill broker-*", "*run it again with*", "*::test_fails --replog-seed 7"]
     )
+
+
+@pytest.mark.parametrize("seeds", [("--replog-seed", "3"), ("--replog-seeds", "3..4")])
+def test_the_command_that_repeats_a_run_names_the_test_that_failed(
+    outside: pytest.Pytester, seeds: tuple[str, str]
+) -> None:
+    path = outside.makepyfile(FAILS_WITH_PARAMETERS).name
+    result = run(outside, *seeds)
+    result.assert_outcomes(failed=4)
+    commands = [line for line in result.outlines if line.startswith("pytest ")]
+    assert [shlex.split(command) for command in commands] == [
+        ["pytest", f"{path}::{test}", "--replog-seed", "3"]
+        for test in (
+            "test_fails[it's]",
+            "test_fails[seed3-x[seed3]]",
+            "test_fails[seed3]",
+            "TestInAClass::test_fails",
+        )
+    ]
 
 
 def test_what_a_test_leaves_is_judged_after_it(outside: pytest.Pytester) -> None:
@@ -75,6 +121,13 @@ def test_what_a_test_leaves_is_judged_after_it(outside: pytest.Pytester) -> None
     result = run(outside)
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*RuleViolated*"])
+
+
+def test_what_checkers_have_found_and_no_method_has_raised_fails_the_test(outside: pytest.Pytester) -> None:
+    outside.makepyfile(FOUND_AND_NOT_RAISED)
+    result = run(outside)
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_leaves_it*", "*RuleViolated*a rule is broken*"])
 
 
 @pytest.mark.parametrize("arguments", [("--replog-seed", "-1"), ("--replog-seeds", "5..5")])

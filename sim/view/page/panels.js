@@ -135,13 +135,15 @@ function showDifference() {
   if (!difference) return;
   const box = byId("difference");
   box.hidden = false;
-  if (difference.row < 0) {
+  if (difference.event < 0) {
     box.replaceChildren(element("b", "The two runs are the same, event by event."));
     return;
   }
   const button = element("button", "Show it");
   button.onclick = showFirstDifference;
-  box.replaceChildren(element("b", `First difference: event ${difference.row} `), button);
+  const isShown = difference.row >= 0;
+  const where = `First difference: event ${difference.event}${isShown ? " " : ", outside the part shown"}`;
+  box.replaceChildren(element("b", where), ...(isShown ? [button] : []));
   difference.lines.forEach((text, i) => {
     const paragraph = element("p", `${"AB"[i]}: `);
     paragraph.append(...differingPart(text, difference.lines[1 - i]));
@@ -162,9 +164,8 @@ function differingPart(text, other) {
 }
 
 function showFirstDifference() {
-  const { row } = app.difference;
-  const run = app.runs.find((each) => row < each.count);
-  if (run) showAround(run, row, 0.5);
+  const { run, row } = app.difference;
+  showAround(app.runs[run], row, 0.5);
 }
 
 // The overview: how many events there are over the whole run, its faults and violations, and the window.

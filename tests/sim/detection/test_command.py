@@ -10,6 +10,8 @@ from click.testing import CliRunner, Result
 
 from sim.bugs import bugs
 from sim.commands import sim
+from sim.detection import commands
+from sim.detection.measure import Measured, Plan
 
 BUG = "append-called-back-twice"
 
@@ -30,12 +32,43 @@ def test_the_list_has_every_bug_with_its_mistake() -> None:
     [
         (["--only", "nonsense"], "unknown bug 'nonsense'"),
         (["--budget", "soon"], "'soon' is no time"),
+        (["--budget", "1mm"], "'1mm' is no time"),
+        (["--budget", "6_0"], "'6_0' is no time"),
         (["--budget", "0s"], "is not from"),
+        (["--budget", "60ms"], "is not from"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(arguments: list[str], message: str) -> None:
     result = invoke("--measure", *arguments)
     assert result.exit_code == 2 and message in result.stderr
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--budget 60s", "--starts 9", "--jobs 2", "--seed 0", "--out rows"],
+    ids=lambda option: option[:6],
+)
+def test_options_of_a_measurement_need_one(option: str) -> None:
+    result = invoke("--only", BUG, *option.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{option.split()[0]} needs --measure" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500ms", 0.5), ("60s", 60), ("1.5m", 90), ("60", 60), ("0.2", 0.2)]
+)
+def test_a_budget_has_a_unit_or_is_in_seconds(
+    text: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[float] = []
+
+    def measure(plan: Plan, **_: object) -> Measured:
+        planned.append(plan.budget_s)
+        return Measured(base=0, budget_s=plan.budget_s, rows=[])
+
+    monkeypatch.setattr(commands, "measure", measure)
+    assert invoke("--measure", "--only", BUG, "--budget", text).exit_code == 0
+    assert planned == [seconds]
 
 
 def test_a_file_of_another_budget_is_refused(tmp_path: Path) -> None:

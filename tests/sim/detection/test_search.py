@@ -6,6 +6,7 @@ from collections import deque
 
 import pytest
 
+from sim.cpu_limit import MOST_CPU_S
 from sim.detection.runner import search_all
 from sim.detection.search import Probe, Row, Search
 
@@ -41,13 +42,28 @@ def test_a_violation_counts_when_the_clean_run_of_its_seed_holds() -> None:
     assert (looking.seeds, looking.seed, looking.checker, looking.cpu_s) == (2, first + 1, "roles", 3.0)
 
 
-@pytest.mark.parametrize("clean", [VIOLATED, BROKEN, ENDED])
+@pytest.mark.parametrize("clean", [VIOLATED, BROKEN])
 def test_a_violation_that_the_clean_build_shows_too_is_a_false_alarm(clean: Row) -> None:
     looking = search(budget_s=30)
     run(looking, VIOLATED, clean)
     assert not looking.is_found and looking.false_alarms == 1
-    if not looking.is_over:
-        assert looking.next_probe() == Probe(bug="b", seed=looking.first_seed + 1, limit_s=30 - looking.cpu_s)
+    assert looking.next_probe() == Probe(bug="b", seed=looking.first_seed + 1, limit_s=30 - looking.cpu_s)
+
+
+def test_a_clean_run_may_take_as_long_as_any() -> None:
+    looking = search(budget_s=2)
+    probes = run(looking, VIOLATED, HELD | {"cpu_s": 50.0})
+    assert [probe.limit_s for probe in probes] == [2, MOST_CPU_S]
+    assert looking.is_found
+
+
+def test_a_violation_whose_clean_run_was_ended_is_undecided() -> None:
+    looking = search(budget_s=300)
+    run(looking, VIOLATED, ENDED)
+    assert not looking.is_over and (looking.false_alarms, looking.undecided) == (0, 1)
+    run(looking, VIOLATED, HELD)
+    assert looking.is_found and looking.seed == looking.first_seed + 1
+    assert (looking.as_row()["false_alarms"], looking.as_row()["undecided"]) == (0, 1)
 
 
 def test_a_broken_assert_of_the_product_counts() -> None:

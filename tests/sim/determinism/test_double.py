@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from sim.bugs.planting import Replacement, replaced
 from sim.commands import sim
 from sim.determinism.command import MISMATCH, closing_line
 from sim.determinism.divergence import first_divergence
-from sim.determinism.double import DoubleRun, SideError, double_runs, traces
-from sim.determinism.side import Outcome
+from sim.determinism.double import DoubleRun, SideError, double_runs, traces, works
+from sim.determinism.side import Outcome, run_one
 from sim.seed_range import Seeds
 from sim.swarm.job import SwarmJob
 from tests.sim.determinism import canary_table
+from tests.sim.determinism.canaries import environment, plant
 from tests.sim.determinism.canary_table import CANARIES, HERE, ONLY_GUARDED, TINY, noticed, pairs
 
 
@@ -70,6 +75,59 @@ def test_a_side_that_ends_early_is_an_error_with_what_it_said() -> None:
         list(double_runs("tests.sim.determinism.test_double:no_such_function", Seeds(first=0, end=1)))
 
 
+@contextmanager
+def breaks() -> Iterator[None]:
+    """The same error at the same moment of every run, one run a process."""
+    draws = count()
+
+    def source() -> int:
+        assert next(draws) < 500, "the log end went back"
+        return 0
+
+    with plant(source):
+        yield
+
+
+@contextmanager
+def breaks_after_a_difference() -> Iterator[None]:
+    """The same error in every run, and before it what differs between two interpreters."""
+    with environment(), breaks():
+        yield
+
+
+def broken(planted: str) -> DoubleRun:
+    """Returns one double run that ends with an error."""
+    name = f"tests.sim.determinism.test_double:{planted}"
+    (pair,) = double_runs(HERE, Seeds(first=0, end=1), plant=name, is_guarded=False)
+    assert pair.is_error and pair.first.error == pair.second.error != ""
+    assert pair.first.error.startswith("AssertionError: the log end went back")
+    return pair
+
+
+def test_runs_that_end_with_the_same_error_are_compared_up_to_it() -> None:
+    pair = broken("breaks")
+    assert pair.is_equal and pair.first.trace_hash and pair.first.draws and pair.first.events > 100
+    assert not broken("breaks_after_a_difference").is_equal
+
+
+def test_a_run_that_does_not_even_begin_is_an_error_with_its_draws() -> None:
+    def never() -> None:
+        raise AssertionError("no world")
+
+    with replaced(Replacement(target="sim.run:Ghost", make=lambda original: never)):
+        outcome = run_one(works(HERE, (0,))[0], 0)
+    assert outcome.error == "AssertionError: no world" and (outcome.trace_hash, outcome.events) == ("", 0)
+
+
+def test_the_closing_line_counts_the_runs_that_ended_with_an_error() -> None:
+    seeds = Seeds(first=0, end=5)
+    assert closing_line("x", seeds, 0, 2).startswith(
+        "x, seeds 0..5: 5 double runs, 0 differ, 2 ended with an error: with 95 % confidence"
+    )
+    assert closing_line("x", seeds, 1, 1) == "x, seeds 0..5: 5 double runs, 1 differ, 1 ended with an error"
+    assert "error" not in closing_line("x", seeds, 0, 0)
+
+
 def test_each_part_of_an_outcome_is_compared() -> None:
     same = Outcome(trace_hash="a", draws="1:2", verdict="held", events=3)
     for other in (
@@ -78,18 +136,23 @@ def test_each_part_of_an_outcome_is_compared() -> None:
         Outcome(trace_hash="a", draws="1:2", verdict="starved", events=3),
         Outcome(trace_hash="a", draws="1:2", verdict="held", events=4),
         Outcome(error="AssertionError: 1"),
+        Outcome(trace_hash="a", draws="1:2", verdict="held", events=3, error="AssertionError: 1"),
     ):
         assert DoubleRun(seed=0, first=same, second=same).is_equal
         assert not DoubleRun(seed=0, first=same, second=other).is_equal
 
 
-def test_the_command_prints_what_the_double_runs_prove(tmp_path: Path) -> None:
-    path = tmp_path / "tiny.yaml"
-    path.write_text(TINY)
-    result = CliRunner().invoke(sim, ["check", str(path), "--seeds", "5..7"])
+@pytest.mark.parametrize("name", ["tiny.yaml", "./tiny.yml", "a:b.yaml"])
+def test_the_command_prints_what_the_double_runs_prove(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = name
+    (tmp_path / name).write_text(TINY)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(sim, ["check", path, "--seeds", "5..7"])
     assert result.exit_code == 0, result.output
     assert result.output == f"{path}, seeds 5..7: 2 double runs, 0 differ\n"
-    assert closing_line("x", Seeds(first=0, end=1000), 0).endswith("fewer than 0.3 % of runs do")
+    assert closing_line("x", Seeds(first=0, end=1000), 0, 0).endswith("fewer than 0.3 % of runs do")
     assert MISMATCH == 4
 
 
@@ -97,11 +160,11 @@ def test_the_command_checks_what_each_seed_draws() -> None:
     result = CliRunner().invoke(sim, ["check", "swarm", "--seeds", "11..13", "--json"])
     assert result.exit_code == 0, result.output
     *rows, last = map(json.loads, result.output.splitlines())
-    assert last["summary"] == {"scenario": "swarm", "double_runs": 2, "mismatches": 0}
+    assert last["summary"] == {"scenario": "swarm", "double_runs": 2, "mismatches": 0, "errors": 0}
     # The same runs as those of `replog sim swarm`.
     for row in rows:
         run = SwarmJob().run(row["seed"])
-        assert (row["equal"], row["trace_hash"]) == (True, run["trace_hash"])
+        assert (row["equal"], row["trace_hash"], row["error"]) == (True, run["trace_hash"], "")
 
 
 def test_the_command_refuses_a_scenario_that_is_none() -> None:

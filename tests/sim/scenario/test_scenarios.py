@@ -9,8 +9,9 @@ import pytest
 
 from cluster.core.config import BrokerConfig
 from cluster.core.controller.config import ControllerConfig
+from sim.run import Run
 from sim.scenario.loading import ScenarioError, load_scenario, parse_scenario
-from sim.scenario.settings import setting_names
+from sim.scenario.settings import consumer_config, producer_config, setting_names
 from sim.scenario.values import (
     parse_condition,
     parse_duration,
@@ -123,6 +124,42 @@ BAD = [
         11,
         "no point 'after compact': write one of before flush, after flush",
     ),
+    (
+        "long linger",
+        "rate: 50/s",
+        "linger: 1m",
+        7,
+        "a producer gives a record up after 8s: write at most 6500ms",
+    ),
+    ("large record", "rate: 50/s", "size: 2MiB", 7, "a request has at most 1048576 B"),
+    ("huge record", "rate: 50/s", "size: 99999999999999999999 B", 7, "is above 2147483647 B"),
+    ("huge batch", "rate: 50/s", "batch: 999999999999MiB", 7, "'999999999999MiB' is above 2147483647 B"),
+    (
+        "huge answer",
+        "steps:",
+        "consumers: [{topic: t, min_bytes: 2048MiB}]\nsteps:",
+        8,
+        "is above 2147483647 B",
+    ),
+    ("long wait", "steps:", "consumers: [{topic: t, max_wait: 2s}]\nsteps:", 8, "after 1.5s: write less"),
+    ("huge time", "duration: 10s", "duration: 99999999999999s", 3, "is above a hundred years"),
+    (
+        "clocks of long ago",
+        "topics:",
+        "cluster: {clocks: {offset: 15000000m}}\ntopics:",
+        4,
+        "at most 20 years",
+    ),
+    (
+        "a clock set too often",
+        "  - at: 3s",
+        "  - {step_clock: broker 1, by: 9000000m}\n  - {step_clock: broker 1, by: -9000000m}\n  - at: 3s",
+        10,
+        "at most 20 years, all steps together",
+    ),
+    ("mistake in a merge", "{partitions: 2", "{<<: {partitons: 2}", 5, "unknown key 'partitons'"),
+    ("nested deeply", "duration: 10s", f"duration: {'[' * 60}{']' * 60}", 1, "nested more than 50 levels"),
+    ("nested very deeply", "duration: 10s", f"duration: {'[' * 3000}{']' * 3000}", 1, "nested more than 50"),
 ]
 
 
@@ -150,6 +187,26 @@ def test_bad_scenario_is_one_line_with_file_and_number(old: str, new: str, line:
 def test_what_is_no_scenario_is_one_line(text: str) -> None:
     with pytest.raises(ScenarioError, match=r"^bad\.yaml:\d+: [^\n]+$"):
         parse_scenario(text, "bad.yaml")
+
+
+def test_a_merge_of_another_mapping_has_its_keys() -> None:
+    text = GOOD.replace(
+        "topics:\n",
+        "topics:\n  u: &other {partitions: 3, replicas: 2}\n  v:\n    <<: *other\n    replicas: 1\n",
+    )
+    scenario = parse_scenario(text)
+    assert (scenario.topics["v"].partitions, scenario.topics["v"].replicas) == (3, 1)
+    with pytest.raises(ScenarioError, match=r"^bad\.yaml:5: unknown key 'partitons'$"):
+        parse_scenario(text.replace("partitions: 3", "partitons: 3"), "bad.yaml")
+
+
+def test_simulated_clients_have_the_properties_that_were_checked() -> None:
+    text = GOOD.replace("rate: 50/s", "rate: 50/s, linger: 6500ms, acks: 1, in_flight: 2, batch: 2047MiB")
+    text = text.replace("steps:", "consumers: [{topic: t, max_wait: 1499ms, min_bytes: 2047MiB}]\nsteps:")
+    scenario = parse_scenario(text)
+    cluster = Run(scenario, 0).cluster
+    assert cluster.producers[0]._config == producer_config(scenario.producers[0])
+    assert cluster.consumers[0]._config == consumer_config(scenario.consumers[0])
 
 
 def test_missing_and_binary_files_are_one_line(tmp_path: Path) -> None:

@@ -10,13 +10,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from sim import seeds
 from sim.commands import sim
 from sim.run import Verdict, run_scenario
-from sim.scenario.loading import load_scenario
+from sim.scenario.loading import load_scenario, parse_scenario
+from sim.shrink import report
+from sim.shrink.again import Proof
 from sim.shrink.data import read_data
 from sim.shrink.likelihood import Restarts
 from sim.shrink.search import Failing
-from sim.shrink.trial import Outcome
+from sim.shrink.trial import Forks, Outcome, Trial, Trials
 from tests.places import ROOT
 
 BUG = "ack-before-high-watermark"
@@ -40,6 +43,93 @@ def invoke(*arguments: str | Path) -> Result:
 def test_options_that_make_no_sense_are_refused(arguments: list[str], message: str) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 2 and message in result.stderr
+
+
+# Fails at once: no call of its disk ever ends.
+STUCK = """\
+scenario: stuck
+warm_up: 500ms
+duration: 900ms
+converge: 0s
+topics: {t: {replicas: 1}}
+cluster: {brokers: 1, disk: {call: 1m}}
+"""
+
+
+@pytest.fixture
+def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A scenario that fails, in a directory of its own, whose result is proven without a run."""
+    monkeypatch.setattr(report, "prove", lambda *_: Proof(runs=10, failed=10, is_same_run=True))
+    monkeypatch.setattr(report, "_when", lambda *_: ((), None, None))
+    path = tmp_path / "stuck.yaml"
+    path.write_text(STUCK)
+    return path
+
+
+def shrink_it(path: Path, out: Path) -> Result:
+    return invoke(path, "--seed", "0", "--budget", "0s", "--jobs", "1", "--out", out)
+
+
+@pytest.mark.parametrize("part", ["_when", "prove"])
+def test_what_the_search_has_found_is_kept_by_ctrl_c_after_it(
+    stuck: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(report, part, interrupted)
+    out = stuck.with_name("min.yaml")
+    result = shrink_it(stuck, out)
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr == f"interrupted: the small scenario, not proven, is in {out}\n"
+    assert load_scenario(out) == load_scenario(stuck)
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_first_run(
+    stuck: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(report, "Forks")
+    nowhere = shrink_it(stuck, stuck.with_name("none") / "min.yaml")
+    assert (nowhere.exit_code, nowhere.stderr.count("\n")) == (2, 1) and "no directory" in nowhere.stderr
+    assert shrink_it(stuck, stuck.parent).exit_code == 2
+    # A superuser may write everywhere.
+    monkeypatch.setattr("os.access", lambda *_: False)
+    refused = shrink_it(stuck, stuck.with_name("min.yaml"))
+    assert refused.exit_code == 2 and refused.stderr.endswith("min.yaml: must not be written\n")
+
+
+def test_a_file_that_can_be_written_no_more_is_printed(stuck: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    result = shrink_it(stuck, stuck.with_name("min.yaml"))
+    assert result.exit_code == 2 and "No space left on device" in result.stderr
+    assert parse_scenario(result.stdout) == load_scenario(stuck)
+
+
+def test_a_run_that_takes_longer_than_its_time_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The limit is that of the process.
+    monkeypatch.setattr(seeds, "may_fork", lambda: True)
+    data = {
+        "scenario": "long",
+        "duration": "6000s",
+        "topics": {"t": {"replicas": 1}},
+        "cluster": {"brokers": 1},
+    }
+    trials = Trials(trials=[Trial(data=data, seed=0)], bug=None, most_events=None, most_cpu_s=1)
+    (outcome,) = trials.outcomes(1)
+    assert (outcome.signature, outcome.took_longer) == ("", True)
+    assert outcome.reason == "takes longer than 1 s of processor time"
+
+
+def test_the_first_run_may_be_too_long_to_be_shrunk(stuck: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = Outcome(signature="", reason="takes longer than 60 s of processor time", took_longer=True)
+    monkeypatch.setattr(Forks, "run", lambda *_: outcome)
+    result = shrink_it(stuck, stuck.with_name("min.yaml"))
+    assert result.exit_code == 2 and result.stderr == (
+        "nothing to shrink: the run with seed 0 takes longer than 60 s of processor time and has not failed by then\n"
+    )
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from sim.sometimes.points import POINTS
 from sim.swarm import job as job_module
 from sim.swarm import output as output_module
 from sim.swarm.drawing import draw
+from sim.swarm.profiles import SHARES
+from tests.places import ROOT
 
 BUG = "ack-before-high-watermark"
 
@@ -34,7 +37,12 @@ def rows(result: Result) -> list[dict[str, object]]:
     ("arguments", "message"),
     [
         ([], "missing --seeds A..B"),
-        (["--seeds", "0..2", "--describe", "1"], "exclude each other"),
+        (["--seeds", "0..2", "--describe", "1"], "--describe and --seeds exclude each other"),
+        (["--describe", "1", "--jobs", "2"], "--describe and --jobs exclude each other"),
+        (["--describe", "1", "--out", "runs"], "--describe and --out exclude each other"),
+        (["--describe", "1", "--bug", "nonsense"], "--describe and --bug exclude each other"),
+        (["--describe", "1", "--full"], "--describe and --full exclude each other"),
+        (["--describe", "1", "--json"], "--describe and --json exclude each other: --describe runs nothing"),
         (["--seeds", "2..2"], "the first must be below the end"),
         (["--seeds", "0..2", "--only", "kill,flood"], "unknown fault 'flood'"),
         (["--seeds", "0..2", "--bug", "nonsense"], "unknown bug 'nonsense'"),
@@ -44,6 +52,14 @@ def rows(result: Result) -> list[dict[str, object]]:
 def test_options_that_make_no_sense_are_refused(arguments: list[str], message: str) -> None:
     result = invoke("swarm", *arguments)
     assert result.exit_code == 2 and message in result.stderr
+
+
+def test_help_and_page_have_the_shares_of_the_profiles() -> None:
+    page = (ROOT / "docs" / "swarm.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| `(\w+)` \| (\d+) % \|", page, re.MULTILINE))
+    assert {profile.value: str(share) for profile, share in SHARES} == told
+    help_text = " ".join(invoke("swarm", "--help").stdout.split())
+    assert f"drawn, {', '.join(list(told.values())[:2])} and {told['beyond']} in a hundred" in help_text
 
 
 def test_a_file_that_is_none_of_a_campaign_is_refused_before_anything_runs(tmp_path: Path) -> None:

@@ -1,0 +1,28 @@
+"""The settings of a session, without Spark: only a local one is bound to loopback and to this interpreter."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from pipeline.session import environment_for, settings_for
+
+
+@pytest.mark.parametrize("master", ["local[*]", "local", "local-cluster[1,1,1024]"])
+def test_a_local_session_stays_on_loopback_and_runs_this_interpreter(master: str) -> None:
+    settings, environment = settings_for(master), environment_for(master, {"PYSPARK_PYTHON": "python3"})
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert environment["PYSPARK_PYTHON"] == environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    assert environment["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("master", ["spark://h:7077", "yarn", "k8s://h"])
+def test_the_workers_of_a_cluster_reach_the_driver_and_run_the_python_that_the_user_names(
+    master: str,
+) -> None:
+    """On loopback they would call themselves."""
+    assert not settings_for(master).keys() & {"spark.driver.host", "spark.driver.bindAddress"}
+    named = environment_for(master, {"PYSPARK_PYTHON": "/opt/python"})
+    assert "PYSPARK_PYTHON" not in named and "SPARK_LOCAL_IP" not in named
+    assert environment_for(master, {})["PYSPARK_PYTHON"] == sys.executable
