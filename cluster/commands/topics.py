@@ -35,12 +35,12 @@ def topics() -> None:
 @click.argument("name")
 @click.option(
     "--partitions",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=0),
     help="Number of partitions.  [default: num.partitions of the cluster, 1]",
 )
 @click.option(
     "--replication-factor",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=0),
     help="Number of replicas of each partition.  [default: default.replication.factor of the cluster, 1]",
 )
 @click.option(
@@ -266,7 +266,7 @@ def _joined(brokers: Iterable[int]) -> str:
 )
 @click.option(
     "--partitions",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=0),
     help="Add partitions until there are this many. They cannot be taken away again.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
