@@ -6,7 +6,6 @@ No two runs share a process: a leaked cache or a collected object of one seed mu
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -59,6 +58,8 @@ def run_seed(path: Path, seed: int, *, called: str) -> Row:
     """Run one seed in a process; returns its row. A process that fails has a row too, with the verdict `error`."""
     from pyspark.sql import Row
 
+    from sim.run import replay_command
+
     command = [sys.executable, "-m", "replog", "sim", "run", str(path), "--seed", str(seed), "--json"]
     verdict, error = "error", ""
     result: dict[str, object] = {}
@@ -77,14 +78,9 @@ def run_seed(path: Path, seed: int, *, called: str) -> Row:
         events=_whole(result, "events"),
         simulated_ms=_whole(result, "simulated_ms"),
         violations=json.dumps(result.get("violations", []), sort_keys=True),
-        replay=replay_command(called, seed),
+        replay=replay_command(called, seed, None),
         error=error,
     )
-
-
-def replay_command(called: str, seed: int) -> str:
-    """Returns the command that runs the seed again, with the user's name for the scenario."""
-    return f"replog sim run {shlex.quote(called)} --seed {seed}"
 
 
 def _whole(result: dict[str, object], name: str) -> int:

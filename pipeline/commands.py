@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pipeline.campaign import replay_command, run_campaign
+from pipeline.campaign import run_campaign
 from pipeline.drawn_command import PROFILES, checked_job, open_results, print_sum
 from pipeline.quiet import cause_in, end_children, java_writes_to, new_file
 from pipeline.session import SparkUnavailable, check_available, session
@@ -167,9 +167,12 @@ def _report(
         f"{total} runs of {Path(scenario).stem}, results in {target}",
         [{"verdict": verdict, "runs": by_verdict[verdict]} for verdict in sorted(by_verdict)],
     )
+    # It loads the simulator.
+    from sim.run import replay_command
+
     for row in bad:
         click.echo(f"seed {row['seed']}: {row['verdict']} {row['error'] or row['violations']}")
-        click.echo(f"  replay: {replay_command(scenario, int(str(row['seed'])))}")
+        click.echo(f"  replay: {replay_command(scenario, int(str(row['seed'])), None)}")
     if (left := total - by_verdict.get("held", 0) - len(bad)) > 0:
         click.echo(f"and {left} more runs that did not hold: their rows are in {target}")
 

@@ -10,9 +10,9 @@ from typing import Any, final
 
 from replog.real.orders import FINISH, Order
 from replog.real.processes import Owner, Process
-from sim.hosts.clients import DELIVERY_TIMEOUT_MS
 from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
 from sim.scenario.model import ConsumerModel, ProducerModel
+from sim.scenario.settings import DELIVERY_TIMEOUT_MS
 
 # What a producer may take beyond its time-out. A machine that does much else lets processes wait.
 DELIVERY_BOUND_MS = 10_000

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Protocol, final
 
-from cluster.core.client.config import ConsumerConfig, OffsetReset, ProducerConfig
+from cluster.core.client.config import OffsetReset
 from cluster.core.client.consumer import ConsumerCore, Start
 from cluster.core.client.effects import (
     ConsumerEffect,
@@ -47,7 +47,9 @@ from sim.hosts.history import (
 )
 from sim.hosts.lives import ClientShell
 from sim.hosts.shell import Shell, Watcher
+from sim.scenario import settings as scenario_settings
 from sim.scenario.model import ConsumerModel, ProducerModel
+from sim.scenario.settings import DELIVERY_TIMEOUT_MS
 from sim.world.clock import Clock
 from sim.world.network import Network
 from sim.world.streams import Stream
@@ -57,7 +59,6 @@ from storage.batch import iterate_batches
 from storage.batch.record import Header
 
 RETRY_MS = 200
-DELIVERY_TIMEOUT_MS = 8_000
 # A leader refuses with the first two what a topic of other properties takes. What a producer has split then, and never
 # sent again, ends with the third.
 _PERHAPS_TOO_LARGE = (
@@ -195,17 +196,7 @@ class ProducerShell(ClientShell):
         self._is_sending = self._is_finished = False
         self._actions[Delivered] = self._on_delivered
         self._actions[Flushed] = self._on_flushed
-        self._config = ProducerConfig(
-            acks=self._acks,
-            enable_idempotence=model.idempotent if self._acks == -1 else None,
-            linger_ms=model.linger // 1000,
-            batch_size=model.batch,
-            request_timeout_ms=1_500,
-            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-            max_block_ms=DELIVERY_TIMEOUT_MS,
-            max_in_flight_requests_per_connection=model.in_flight,
-            retry_backoff_ms=100,
-        )
+        self._config = scenario_settings.producer_config(model)
 
     def _live(self) -> None:
         assert not self._open, f"{self.name} sent before it began"
@@ -436,14 +427,7 @@ class ConsumerShell(ClientShell):
         self._actions[PositionLost] = self._on_lost
         self._actions[EndOfPartition] = self._on_end
         self._actions[TopicMissing] = self._on_missing
-        self._config = ConsumerConfig(
-            auto_offset_reset=OffsetReset.EARLIEST,
-            fetch_max_wait_ms=model.max_wait // 1_000,
-            fetch_min_bytes=model.min_bytes,
-            request_timeout_ms=1_500,
-            retry_backoff_ms=100,
-            metadata_max_age_ms=10_000,
-        )
+        self._config = scenario_settings.consumer_config(model)
 
     def _live(self) -> None:
         assert self.partitions, f"{self.name} reads nothing"

@@ -15,6 +15,7 @@ from cluster.core.messages import TopicPartition
 from sim.hosts.clients import ConsumerWatcher
 from sim.hosts.lives import ClientShell
 from sim.scenario.model import SeekerModel
+from sim.scenario.settings import CLIENT_TIMEOUT_MS
 from sim.world.clock import Clock
 from sim.world.network import Network
 from sim.world.streams import Stream
@@ -58,7 +59,7 @@ class SeekerShell(ClientShell):
         self._config = ConsumerConfig(
             auto_offset_reset=OffsetReset(model.out_of_range or "latest"),
             fetch_max_wait_ms=100,
-            request_timeout_ms=1_500,
+            request_timeout_ms=CLIENT_TIMEOUT_MS,
             retry_backoff_ms=100,
         )
 

@@ -31,14 +31,20 @@ def run(machine: type[RuleBasedStateMachine], how: settings = FEW) -> None:
 class Alone(SimClusterMachine):
     """A cluster of one broker."""
 
+    struck: ClassVar[set[Who]] = set()
     topics: ClassVar[Mapping[str, Mapping[str, object]]] = {"orders": {"replicas": 1}}
 
     def make_cluster(self, seed: int) -> SimCluster:
         return SimCluster(seed=seed, brokers=1, topics=self.topics)
 
+    def _number(self, who: Who) -> Who:
+        self.struck.add(found := super()._number(who))
+        return found
+
 
 def test_a_cluster_may_have_one_broker() -> None:
     run(Alone)
+    assert Alone.struck == {1, "controller"}
 
 
 def test_every_broker_of_a_larger_cluster_is_struck() -> None:

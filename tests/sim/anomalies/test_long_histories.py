@@ -7,8 +7,6 @@ import tracemalloc
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from bench.history_data import CONSUMERS, KEYS, history_lines
 from sim.anomalies import order
 from sim.anomalies.check import AnomalyCheck
@@ -17,7 +15,7 @@ from sim.anomalies.offset_set import OffsetSet
 from sim.anomalies.operations import Operation
 from sim.anomalies.packed_map import PackedMap
 from tests.sim.anomalies.histories import Item, all_found, polls, sends
-from tests.storage import lines
+from tests.storage.lines import lines_of
 
 OPERATIONS = 6_000
 
@@ -52,11 +50,10 @@ def lines_for_holes(records: int) -> int:
     for offset in range(0, 2 * records, 2):
         read = (offset, str(offset))
         operations += [sends(str(offset), offset), polls(read), polls(read, by="d")]
-    return lines.lines_of(lambda: all_found(*operations))
+    return lines_of(lambda: all_found(*operations), str(Path(order.__file__).parent))
 
 
-def test_holes_that_stay_open_cost_later_records_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "STORAGE", str(Path(order.__file__).parent))
+def test_holes_that_stay_open_cost_later_records_nothing() -> None:
     few, many = lines_for_holes(30), lines_for_holes(300)
     assert many < 12 * few, (few, many)
 

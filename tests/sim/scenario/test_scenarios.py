@@ -9,9 +9,8 @@ import pytest
 
 from cluster.core.config import BrokerConfig
 from cluster.core.controller.config import ControllerConfig
-from sim.run import Run
 from sim.scenario.loading import ScenarioError, load_scenario, parse_scenario
-from sim.scenario.settings import consumer_config, producer_config, setting_names
+from sim.scenario.settings import setting_names
 from sim.scenario.values import (
     parse_condition,
     parse_duration,
@@ -198,15 +197,6 @@ def test_a_merge_of_another_mapping_has_its_keys() -> None:
     assert (scenario.topics["v"].partitions, scenario.topics["v"].replicas) == (3, 1)
     with pytest.raises(ScenarioError, match=r"^bad\.yaml:5: unknown key 'partitons'$"):
         parse_scenario(text.replace("partitions: 3", "partitons: 3"), "bad.yaml")
-
-
-def test_simulated_clients_have_the_properties_that_were_checked() -> None:
-    text = GOOD.replace("rate: 50/s", "rate: 50/s, linger: 6500ms, acks: 1, in_flight: 2, batch: 2047MiB")
-    text = text.replace("steps:", "consumers: [{topic: t, max_wait: 1499ms, min_bytes: 2047MiB}]\nsteps:")
-    scenario = parse_scenario(text)
-    cluster = Run(scenario, 0).cluster
-    assert cluster.producers[0]._config == producer_config(scenario.producers[0])
-    assert cluster.consumers[0]._config == consumer_config(scenario.consumers[0])
 
 
 def test_missing_and_binary_files_are_one_line(tmp_path: Path) -> None:
