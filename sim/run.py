@@ -361,6 +361,16 @@ class Run:
                     retention_bytes=None if changes else config.retention_bytes,
                 )
 
+    def expect_change(self, name: str, change: Mapping[str, object]) -> None:
+        """Tell the witness that properties of a topic may change from now on, which no step of the scenario says."""
+        topic = self.scenario.topics[name]
+        for partition in range(topic.partitions):
+            self.witness.expect_change(
+                TopicPartition(name, partition),
+                min_isr=min([topic.replicas, *_least_in_sync([change])]),
+                moves_tombstones=_moves_tombstones([change]),
+            )
+
     def end(self, replay: str) -> RunResult:
         """Heal everything, check that the cluster agrees within `converge`, and judge the history."""
         self.chronicle.tell("heal everything; the cluster has to agree now")

@@ -15,6 +15,7 @@ from sim.hosts.clients import ProducerShell
 from sim.hosts.history import ReadOperation, SendOperation
 from sim.hosts.node import Node
 from sim.run import Run, RunResult
+from sim.scenario.checks import lasting_properties
 from sim.scenario.loading import scenario_of
 from sim.scenario.model import Scenario
 from sim.scenario.settings import property_text
@@ -203,11 +204,16 @@ class SimCluster:
     def alter_topic(self, topic: str, config: Mapping[str, str | int | bool]) -> None:
         """Ask the controller to change properties of a topic; an empty text means the default again.
 
-        Raises ValueError for a topic that the cluster does not have, and for a property that no topic may have.
+        Raises ValueError for a topic that the cluster does not have, for a property that no topic may have, and for one
+        that may not change because checkers rely on it.
         """
         self._check_topic(topic)
         texts = {key: property_text(value) for key, value in config.items()}
         LogConfig.from_properties({key: text for key, text in texts.items() if text != ""})
+        for key in lasting_properties(self._run.scenario.topics[topic]):
+            if key in texts:
+                raise ValueError(f"alter_topic: {key} cannot change in a run: checkers rely on it")
+        self._run.expect_change(topic, texts)
         self._tell(f"alter {topic}: {', '.join(f'{key}={text}' for key, text in texts.items())}")
         self._run.cluster.admin.ask(AlterTopicConfigsRequest(name=topic, configs=tuple(texts.items())))
 

@@ -81,11 +81,13 @@ class StepSeen(NamedTuple):
     named_lives: Mapping[int, int] = _NO_LIVES
     # Whether that proposal is one that the leader has made before.
     is_repeated: bool = False
+    # Whether its timer had the leader look who lags.
+    looks_at_lag: bool = False
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing was done to the partition itself: then only its state can have changed."""
-        is_touched = self.is_new or self.has_appended or self.refused_joiner
+        is_touched = self.is_new or self.has_appended or self.refused_joiner or self.looks_at_lag
         return not (self.fetches or self.named_lives or is_touched)
 
 
@@ -248,8 +250,10 @@ class FollowerProgress:
             account.forget_caught_up(before.committed - state.committed - before.leavers)
         elif step.refused_joiner:
             account.forget_caught_up(before.joiners)
-        # It waits no longer for a joiner that may not join.
-        has_given_up = step.refused_joiner and bool(before.joiners) and not state.joiners
+        # It waits no longer for a joiner that may not join, nor for one that is no member and lags by now.
+        has_given_up = step.looks_at_lag or (
+            step.refused_joiner and bool(before.joiners) and not state.joiners
+        )
         may_rise = state.partition_epoch != before.partition_epoch or has_given_up
         for fetch in step.fetches:
             if fetch.broker in account.followers and account.count(fetch, step, state):

@@ -281,14 +281,14 @@ def _check_topic_step(scenario: Scenario, index: int, step: Step) -> Iterator[Fi
             pass
     if isinstance(step, AlterTopic):
         for key, value in step.config.items():
-            if key in _lasting_properties(scenario.topics.get(step.alter_topic)):
+            if key in lasting_properties(scenario.topics.get(step.alter_topic)):
                 yield ("steps", index, "config", key), f"{key} cannot change in a run: checkers rely on it"
             elif value != "":
                 yield from _check_property(("steps", index, "config", key), key, value)
 
 
-def _lasting_properties(topic: TopicModel | None) -> Iterator[str]:
-    """Yields the properties that a step may not change."""
+def lasting_properties(topic: TopicModel | None) -> Iterator[str]:
+    """Yields the properties of a topic that may not change in a run, because checkers rely on them."""
     yield from sorted(LASTING_PROPERTIES)
     if topic is not None and str(topic.config.get(_FLUSHES)) == "1":
         yield _FLUSHES

@@ -62,6 +62,11 @@ class DiskLogs:
         truth = self._jury.ghost.partition(partition).truth
         self._compacted[partition] = CompactedPartition(truth, keeps_tombstones=keeps_tombstones)
 
+    def expect_moved_tombstones(self, partition: str) -> None:
+        """Judge no longer which tombstones go: the time that they stay may change."""
+        if compacted := self._compacted.get(partition):
+            compacted.keeps_tombstones = False
+
     def forget(self, broker: int, partition: str) -> None:
         """Read the log of this replica from its start again: it is that of another topic of the name."""
         self._readers.pop((broker, partition), None)

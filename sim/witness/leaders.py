@@ -9,7 +9,7 @@ from cluster.core.broker.broker import Broker
 from cluster.core.connection.codec import STREAM_REQUESTS
 from cluster.core.effects import Observe, Reply, Send, Stop
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Event, Request, Response
+from cluster.core.events import Event, Request, Response, TimerFired
 from cluster.core.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -21,6 +21,7 @@ from cluster.core.messages import (
 )
 from cluster.core.metadata.image import MetadataImage
 from cluster.core.replica.isr import PendingExpandIsr, PendingShrinkIsr, committed_isr
+from cluster.core.replica.isr_changes import LAG_TIMER
 from cluster.core.replica.leader import Leader
 from cluster.core.replica.leader_appends import ACKS_ALL
 from cluster.core.replica.replica import Replica
@@ -30,6 +31,7 @@ from sim.hosts.shell import Shell
 
 _NOBODY: frozenset[int] = frozenset()
 _NO_LIVES: Mapping[int, int] = {}
+_LOOK_AT_LAG = TimerFired(key=LAG_TIMER)
 # Calls with their requests.
 Fetches = Sequence[tuple[int, FetchRequest]]
 # By call: the answer that left in the same step.
@@ -123,6 +125,7 @@ class LeaderWitness:
         asked = _asked(events) if is_of_requests else None
         refused, image = [] if is_of_requests else _refused_joiners(events), core.image
         is_for_all = bool(outcome.appended) and _is_for_all(events)
+        looks_at_lag = not is_of_requests and events[0] == _LOOK_AT_LAG
         node_id, life_number = shell.node_id, shell.life_number
         held = replicas.values() if asked is None else [replicas[each] for each in asked if each in replicas]
         for replica in held:
@@ -135,7 +138,8 @@ class LeaderWitness:
             topic_partition = replica.topic_partition
             glance, before = Glance(replica, replica.leader, image), self._glances.get(key)
             is_touched = is_new or has_appended or topic_partition in counted or topic_partition in refused
-            if before is not None and not (is_touched or topic_partition in outcome.proposed):
+            is_judged = is_touched or looks_at_lag or topic_partition in outcome.proposed
+            if before is not None and not is_judged:
                 # Most steps leave most partitions as they are, and a whole state costs far more than a glance.
                 if glance.is_like(before):
                     continue
@@ -146,7 +150,7 @@ class LeaderWitness:
             step = StepSeen(
                 now_ms, counted.get(topic_partition, ()), is_new, takes_many, is_mixed, has_appended,
                 topic_partition in refused, is_for_all, named_lives,
-                is_repeated=bool(named_lives) and replica.name not in outcome.made,
+                is_repeated=bool(named_lives) and replica.name not in outcome.made, looks_at_lag=looks_at_lag,
             )  # fmt: skip
             self._progress.on_step(key, replica.leader, _state(replica, replica.leader, image), step)
 

@@ -114,6 +114,20 @@ class Witness:
         self._created[name] = Created(name, min_isr, flush_promised, retention_ms, retention_bytes)
         self.jury.see(self._created[name])
 
+    def expect_change(self, topic_partition: TopicPartition, *, min_isr: int, moves_tombstones: bool) -> None:
+        """Judge a partition by the least that its topic promises before or after a change, or after each change.
+
+        Nobody outside knows when which broker has learned of it. `min_isr` are the least that have to be in sync then.
+        """
+        name = str(topic_partition)
+        known = self._created[name]
+        self._created[name] = known._replace(
+            min_isr=min(known.min_isr, min_isr), retention_ms=None, retention_bytes=None
+        )
+        self.jury.see(self._created[name])
+        if moves_tombstones:
+            self._logs.expect_moved_tombstones(name)
+
     def on_observes(self, node: Member, observes: list[Observe]) -> None:
         """Turn all observations of one step of a node into sightings."""
         if node.node_id == CONTROLLER_ID:

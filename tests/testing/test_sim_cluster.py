@@ -266,6 +266,26 @@ def test_properties_of_a_topic_are_texts_numbers_or_truths(cluster: SimCluster) 
     cluster.advance(500)
 
 
+def test_fewer_in_sync_replicas_are_enough_once_a_topic_says_so(cluster: SimCluster) -> None:
+    leader = cluster.leader()
+    for broker in {1, 2, 3} - {leader}:
+        cluster.kill(broker)
+    cluster.advance(15_000)
+    assert cluster.isr() == (leader,)
+    cluster.alter_topic("t", {"min.insync.replicas": 1})
+    cluster.advance(1_000)
+    sent = cluster.produce(["alone"])
+    cluster.advance(2_000)
+    assert [each.outcome for each in sent] == [Outcome.OK]
+
+
+def test_what_checkers_rely_on_does_not_change() -> None:
+    cluster = SimCluster(topics={"t": {"replicas": 1, "config": {"flush.messages": 1}}})
+    for key, value in (("cleanup.policy", "compact"), ("flush.messages", 2)):
+        with pytest.raises(ValueError, match=f"alter_topic: {key} cannot change in a run"):
+            cluster.alter_topic("t", {key: value})
+
+
 def test_words_and_numbers_of_a_fault_are_checked(cluster: SimCluster) -> None:
     told, wrong = cluster.story, cast(Any, "bogus")
     keeps = "expected one of 'none', 'prefix', 'subset', 'torn', 'all', got 'bogus'"

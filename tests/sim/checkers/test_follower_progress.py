@@ -78,6 +78,12 @@ WAITS_FOR_3 = BOTH_AT_4._replace(
 
 # Broker 3 has left as it was proposed, not long after it was caught up with a shorter log.
 LONGER = without_3(AT_4)._replace(log_end_offset=6, own_end_offset=6, leavers=NOBODY)
+# And then sends nothing more, while 2 fetches what is longer.
+OUTSIDE_AT_4 = LONGER._replace(followers={2: Progress(6, 40, 7), 3: AT_4})
+DIES_OUTSIDE: Story = [
+    BEGUN, BOTH_FETCHED, (PROPOSED, StepSeen(15)), (without_3(AT_4), StepSeen(20)), (LONGER, StepSeen(30)),
+    (OUTSIDE_AT_4, StepSeen(40, [CountedFetch(2, 6, 7)])), (OUTSIDE_AT_4, StepSeen(1_010, looks_at_lag=True)),
+]  # fmt: skip
 NEXT_EPOCH = BEGIN._replace(leader_epoch=4, followers={2: Progress(-1, 30, -1), 3: Progress(-1, 30, -1)})
 TWO_BEGIN = NEXT_EPOCH._replace(
     committed=frozenset([1, 2]), followers={2: Progress(-1, 30, -1), 3: Progress(-1, NEVER_MS, -1)}
@@ -196,6 +202,9 @@ PASSES: dict[str, Story] = {
     ],
     "who joins has reached the start of the leader epoch": joins_at(6, epoch_start=6),
     "or as much as its leader has committed, where its log names no start": joins_at(4, epoch_start=-1),
+    "who is not in sync is waited for until it lags": [
+        *DIES_OUTSIDE, (OUTSIDE_AT_4._replace(high_watermark=6), StepSeen(1_011, looks_at_lag=True)),
+    ],
     "who is not in sync has never been caught up": [(TWO_BEGIN, StepSeen(30, is_new=True))],
 }  # fmt: skip
 
@@ -304,6 +313,9 @@ FAILS: dict[str, tuple[str, Story]] = {
         "high-watermark-due",
         [BEGUN, (BOTH_AT_4._replace(own_end_offset=3, high_watermark=3), BOTH_FETCHED[1]),
          (BOTH_AT_4._replace(high_watermark=3, is_flush_promised=False), StepSeen(20))],
+    ),
+    "the high watermark does not rise as the leader sees that who is not in sync lags": (
+        "high-watermark-due", [*DIES_OUTSIDE, (OUTSIDE_AT_4, StepSeen(1_011, looks_at_lag=True))],
     ),
     "the high watermark does not rise with a smaller ISR": (
         "high-watermark-due",
