@@ -16,7 +16,8 @@ from storage.errors import ConfigError
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 
-_DAY_MS = 86_400_000
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
 # One entry of a time index; an offset index has smaller ones.
 _LEAST_INDEX_BYTES = 12
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -81,7 +82,8 @@ class LogConfig:
     compression_zstd_level: int = 3
     message_timestamp_type: str = "CreateTime"
     message_timestamp_before_max_ms: int = LONG_MAX
-    message_timestamp_after_max_ms: int = LONG_MAX
+    # Since Kafka 4.0 (KIP-1030).
+    message_timestamp_after_max_ms: int = _HOUR_MS
     min_insync_replicas: int = 1
     unclean_leader_election_enable: bool = False
     preallocate: bool = False

@@ -48,6 +48,7 @@ class Produced:
 
     def __init__(self, **settings: int) -> None:
         self.setup = Setup(**settings)
+        self.setup.now_ms = NOW_MS
         self.setup.place(leader=1, isr=(1,))
         self.jobs: list[RunJob] = []
         self.effects: list[Effect] = []

@@ -328,7 +328,7 @@ def test_lv25_transactional_without_a_producer_cannot_be_rebuilt() -> None:
 
 
 def test_rules_come_from_the_topics_configuration() -> None:
-    assert ValidationRules.from_config(LogConfig()) == CREATE
+    assert ValidationRules.from_config(LogConfig()) == replace(CREATE, after_max_ms=3_600_000)
     config = LogConfig(
         compression_type="gzip",
         cleanup_policy="compact,delete",
@@ -344,6 +344,15 @@ def test_rules_come_from_the_topics_configuration() -> None:
         after_max_ms=6,
     )
     assert ValidationRules.from_config(LogConfig(compression_type="uncompressed")).target_codec == 0
+
+
+def test_a_record_is_at_most_an_hour_ahead_of_its_leader_unless_the_topic_allows_more() -> None:
+    rules = ValidationRules.from_config(LogConfig())
+    batch = build_batch([Record(offset=0, timestamp=NOW + 3_600_001, key=None, value=b"")])
+    with pytest.raises(InvalidTimestamp, match="is more than 3600000 ms after"):
+        validated(batch, rules)
+    batch = build_batch([Record(offset=0, timestamp=NOW + 3_600_000, key=None, value=b"")])
+    assert validated(batch, rules).last_offset == BASE
 
 
 @pytest.mark.covers("LogValidatorTest.testZStdCompressedWithUnavailableIBPVersion")
