@@ -12,7 +12,6 @@ from replog.real.orders import FINISH, Order
 from replog.real.processes import Owner, Process
 from sim.hosts.history import History, Outcome, ReadOperation, SendOperation
 from sim.scenario.model import ConsumerModel, ProducerModel
-from sim.scenario.settings import DELIVERY_TIMEOUT_MS
 
 # What a producer may take beyond its time-out. A machine that does much else lets processes wait.
 DELIVERY_BOUND_MS = 10_000
@@ -52,7 +51,7 @@ class Producer:
             name=self.name, topic=model.topic, routes=self._routes, seed=self._seed, rate=model.rate,
             acks=self._acks, is_idempotent=model.idempotent, in_flight=model.in_flight,
             size_bytes=model.size, linger_ms=model.linger // 1000, batch_bytes=model.batch, keys=model.keys,
-            delivery_timeout_ms=DELIVERY_TIMEOUT_MS, first_ticket=self._sent + 1, left=0 if self._is_finished else left,
+            delivery_timeout_ms=model.delivery_timeout // 1000, first_ticket=self._sent + 1, left=0 if self._is_finished else left,
             unanswered=-1 if model.unanswered is None else model.unanswered,
         )  # fmt: skip
 
@@ -79,7 +78,7 @@ class Producer:
         operation = SendOperation(
             producer=self.name, value=value, acks=self._acks, is_idempotent=is_idempotent, invoked_us=at_us,
             is_one_at_a_time=self.model.in_flight == 1, life=self.process.starts,
-            within_us=1_000 * (DELIVERY_TIMEOUT_MS + DELIVERY_BOUND_MS),
+            within_us=self.model.delivery_timeout + 1_000 * DELIVERY_BOUND_MS,
         )  # fmt: skip
         self._history.sends.append(operation)
         self._open[ticket] = operation

@@ -49,7 +49,6 @@ from sim.hosts.lives import ClientShell
 from sim.hosts.shell import Shell, Watcher
 from sim.scenario import settings as scenario_settings
 from sim.scenario.model import ConsumerModel, ProducerModel
-from sim.scenario.settings import DELIVERY_TIMEOUT_MS
 from sim.world.clock import Clock
 from sim.world.network import Network
 from sim.world.streams import Stream
@@ -317,7 +316,7 @@ class ProducerShell(ClientShell):
         operation = SendOperation(
             producer=self.name, value=self._history.texts.shared(value), acks=self._acks, invoked_us=self.world.now_us,
             is_idempotent=self.producer.config.is_idempotent, is_one_at_a_time=self.model.in_flight == 1,
-            within_us=1_000 * (DELIVERY_TIMEOUT_MS + DELIVERY_BOUND_MS), life=self.starts,
+            within_us=self.model.delivery_timeout + 1_000 * DELIVERY_BOUND_MS, life=self.starts,
         )  # fmt: skip
         assert ticket not in self._open, (self.name, ticket)
         self._history.sends.append(operation)

@@ -23,7 +23,6 @@ from sim.scenario.link_steps import (
 from sim.scenario.model import ConsumerModel, ProducerModel, Scenario, TopicModel
 from sim.scenario.settings import (
     CLIENT_TIMEOUT_MS,
-    DELIVERY_TIMEOUT_MS,
     broker_config,
     consumer_config,
     controller_config,
@@ -115,9 +114,13 @@ def _check_clients(scenario: Scenario) -> Iterator[Finding]:
 def _check_producer(location: Location, producer: ProducerModel) -> Iterator[Finding]:
     if producer.tombstones and not producer.keys:
         yield (*location, "tombstones"), "tombstones have keys: write `keys` too"
-    most_ms = DELIVERY_TIMEOUT_MS - CLIENT_TIMEOUT_MS
+    most_ms = producer.delivery_timeout // 1_000 - CLIENT_TIMEOUT_MS
+    if most_ms < 0:
+        yield (*location, "delivery_timeout"), f"a request takes up to {CLIENT_TIMEOUT_MS}ms: write no less"
+        return
     if producer.linger // 1_000 > most_ms:
-        yield (*location, "linger"), f"a producer gives a record up after 8s: write at most {most_ms}ms"
+        given_up = f"a producer gives a record up after {producer.delivery_timeout // 1_000}ms"
+        yield (*location, "linger"), f"{given_up}: write at most {most_ms}ms"
         return
     try:
         config = producer_config(producer)

@@ -124,6 +124,9 @@ class ProducerModel(Strict):
         default=parse_duration("2ms"), description="How long a record waits for others of its batch."
     )
     batch: Size = Field(default=parse_size("16KiB"), description="The size of a batch that waits no longer.")
+    delivery_timeout: Duration = Field(
+        default=parse_duration("8s"), description="After how long each of them gives a record up."
+    )
     records: int | None = Field(
         default=None,
         ge=1,

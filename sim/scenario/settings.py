@@ -26,9 +26,8 @@ SETTINGS: Mapping[str, int] = {
     "retry.backoff.max.ms": 400,
 }
 
-# After so long, clients take a request for lost, and producers a record.
+# After so long, clients take a request for lost.
 CLIENT_TIMEOUT_MS = 1_500
-DELIVERY_TIMEOUT_MS = 8_000
 
 # The simulator itself decides these.
 _NOT_SETTINGS = {"node_id", "host", "port", "controller_id", "log", "cluster_id", "steps"}
@@ -68,8 +67,8 @@ def producer_config(model: ProducerModel) -> ProducerConfig:
         linger_ms=model.linger // 1000,
         batch_size=model.batch,
         request_timeout_ms=CLIENT_TIMEOUT_MS,
-        delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-        max_block_ms=DELIVERY_TIMEOUT_MS,
+        delivery_timeout_ms=model.delivery_timeout // 1000,
+        max_block_ms=model.delivery_timeout // 1000,
         max_in_flight_requests_per_connection=model.in_flight,
         retry_backoff_ms=100,
     )

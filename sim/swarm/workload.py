@@ -184,6 +184,8 @@ def _producer(choices: Choices, topic: str, *, is_durable: bool, is_compacted: b
         producer["in_flight"] = choices.between(1, 5, "requests")
     if unanswered := choices.pick(_UNANSWERED, "unanswered"):
         producer["unanswered"] = unanswered
+    if choices.chance(30, "gives up soon"):
+        producer["delivery_timeout"] = choices.pick(("2s", "2s", "3s", "5s"), "gives up after")
     return producer
 
 

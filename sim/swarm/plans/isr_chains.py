@@ -218,6 +218,25 @@ def _held_stop(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _left_in_doubt(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a leader that refuses what it has appended, as it leads no more, and a next one that no client reaches.
+
+    One follower has the records and another has not, so that nothing is committed. A producer that gives its records up
+    before it reaches the next leader cannot know what becomes of them.
+    """
+    partition = ground.partition(choices, lasting=True)
+    lasting = choices.ms((2_500, 4_000, 5_500), "unreachable for")
+    unreachable: list[Part] = [{"cut": f"clients <-> {name}", "for": lasting} for name in ("F", "G")]
+    return [
+        {"pick": f"leader({partition})", "as": "L"},
+        {"pick": f"follower({partition}, 1)", "as": "F"},
+        {"pick": f"follower({partition}, 2)", "as": "G"},
+        *unreachable,
+        {"cut": f"{choices.pick(('F', 'G'), 'behind')} <-> L", "for": "2s"},
+        {"at": f"+{choices.pick((100, 300, 600), 'gap')}ms", "stop": "L", "down": "3s"},
+    ]
+
+
 def _eased(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a partition of which nothing is committed, as one replica is away, until its topic asks for fewer."""
     partition = ground.partition(choices, lasting=True)
@@ -253,6 +272,7 @@ ISR_CHAINS: tuple[Fault, ...] = (
     chain("log-fails", _log_fails, possible=_has_directories, percent=60, most=4),
     chain("eased", _eased, possible=has_followers, most=1, lasts_ms=4_500),
     chain("held-stop", _held_stop, possible=has_followers, lasts_ms=3_500),
+    chain("left-in-doubt", _left_in_doubt, possible=has_followers, most=1, lasts_ms=4_500),
     Fault(
         name="allowed-late",
         family="unclean",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sim.hosts.history import Outcome
 from sim.run import Run, Verdict, run_scenario
 from sim.scenario.loading import parse_scenario
 from sim.scenario.model import Scenario
@@ -68,3 +69,28 @@ steps:
 def test_a_producer_sends_nothing_new_while_as_many_records_wait_as_it_may_have() -> None:
     assert most_open(", unanswered: 7") == 7
     assert most_open("") > 20
+
+
+def test_a_producer_gives_a_record_up_after_its_delivery_timeout() -> None:
+    scenario = parse_scenario("""\
+scenario: gives-up
+warm_up: 100ms
+duration: 7s
+cluster: {brokers: 1}
+topics:
+  t: {replicas: 1}
+producers:
+  - {topic: t, rate: 20/s, delivery_timeout: 2s}
+  - {topic: t, rate: 20/s}
+steps:
+  - {at: 500ms, kill: broker 1, down: 5s}
+""", "gives-up.yaml")  # fmt: skip
+    run = Run(scenario, 1, None, is_traced=False)
+    assert not run.go("").violations
+    longest_us = {"producer-1": 0, "producer-2": 0}
+    for send in run.history.sends:
+        longest_us[send.producer] = max(longest_us[send.producer], send.completed_us - send.invoked_us)
+        if send.outcome is not Outcome.OK:
+            assert send.producer == "producer-1"
+    assert 1_990_000 < longest_us["producer-1"] < 3_000_000
+    assert 4_000_000 < longest_us["producer-2"] < 8_000_000
