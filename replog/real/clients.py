@@ -51,7 +51,8 @@ class Producer:
             name=self.name, topic=model.topic, routes=self._routes, seed=self._seed, rate=model.rate,
             acks=self._acks, is_idempotent=model.idempotent, in_flight=model.in_flight,
             size_bytes=model.size, linger_ms=model.linger // 1000, batch_bytes=model.batch, keys=model.keys,
-            delivery_timeout_ms=model.delivery_timeout // 1000, first_ticket=self._sent + 1, left=0 if self._is_finished else left,
+            delivery_timeout_ms=model.delivery_timeout // 1000, first_ticket=self._sent + 1,
+            left=0 if self._is_finished else left,
             unanswered=-1 if model.unanswered is None else model.unanswered,
         )  # fmt: skip
 

@@ -182,6 +182,7 @@ _CLIENTS = _of(
     ("send-flush", 5, "a producer asks to learn when all that it has sent has its outcome"),
     ("topic-subscribed", 50, "a consumer finds the partitions of its topic by itself"),
     ("reading-paused", 10, "a consumer pauses a partition whose fetch is on its way, for up to 300 ms"),
+    ("record-ahead", 2, "a producer sends a record of a time to come, which most topics refuse"),
     ("send-lull", 1, "a producer sends nothing for up to two seconds"),
 )
 _SETTINGS = _of(

@@ -64,6 +64,28 @@ class RecoveryPointIsDurable(Checker):
 
 
 @final
+class CutsAreDurable(Checker):
+    """What was cut off a log is gone for good before anything is appended in its place (RT9).
+
+    Else a power loss may bring old blocks back between those of later appends, and one file holds sound batches of two
+    histories; Kafka leaves this sync out. A disk that lied about a sync, or that was replaced, excuses the broker.
+    """
+
+    name = "durable-cuts"
+
+    def judges(self) -> Mapping[type, Judge]:
+        return {AppendedAfterCut: self._on_appended_after_cut}
+
+    def _on_appended_after_cut(self, partition: PartitionGhost, sighting: AppendedAfterCut) -> str | None:
+        if not sighting.may_regrow or partition.image(sighting.broker).damage:
+            return None
+        return (
+            f"{partition.name}: broker {sighting.broker} has cut its log to {sighting.cut} and appended; a power loss "
+            "may bring back what was cut off"
+        )
+
+
+@final
 class CheckpointsAreOfTheLog(Checker):
     """No checkpoint has an offset that the log has never reached, as it gets a role and when its process ends (RT16).
 
@@ -140,7 +162,8 @@ class FlushedIsDurable(Checker):
 class CleanStopKeepsAll(Checker):
     """What a log held at an orderly stop that was marked as such is there at the next start (ST4).
 
-    Between them the machine may lose its power: all was flushed before the mark was written.
+    Between them the machine may lose its power: all was flushed before the mark was written, the names of files and
+    what they say of producers and epochs too.
     """
 
     name = "clean-stop"
@@ -152,8 +175,14 @@ class CleanStopKeepsAll(Checker):
     def judges(self) -> Mapping[type, Judge]:
         return {StoppedCleanly: self._on_stopped, Died: self._on_died, Loaded: self._on_loaded}
 
-    def _on_stopped(self, partition: PartitionGhost, sighting: StoppedCleanly) -> None:
+    def _on_stopped(self, partition: PartitionGhost, sighting: StoppedCleanly) -> str | None:
         self._stopped.add((partition.name, sighting.broker))
+        if not sighting.may_lose or partition.image(sighting.broker).damage:
+            return None
+        return (
+            f"{partition.name}: broker {sighting.broker} stopped in order, and marked it; a power loss may take "
+            f"{sighting.may_lose}, or a part of it"
+        )
 
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> str | None:
         if sighting.damage:

@@ -9,6 +9,7 @@ from sim.checkers.divergence import DivergenceIsTold
 from sim.checkers.durability import (
     CheckpointsAreOfTheLog,
     CleanStopKeepsAll,
+    CutsAreDurable,
     FlushedIsDurable,
     RecoveryPointIsDurable,
 )
@@ -59,6 +60,7 @@ ONLINE: tuple[type[Checker], ...] = (
     DivergenceIsTold,
     RecoveryKeepsSoundPrefix,
     RecoveryPointIsDurable,
+    CutsAreDurable,
     CheckpointsAreOfTheLog,
     FlushedIsDurable,
     CleanStopKeepsAll,

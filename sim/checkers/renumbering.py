@@ -54,6 +54,8 @@ class Sent:
     is_in_doubt: bool = False
     # It may have been split, also where an attempt before left it in doubt.
     was_too_large: bool = False
+    # The leader that has found a gap before it, though nothing was under way that could fill it; -1: none has.
+    gap_at: int = -1
 
     @property
     def is_refused(self) -> bool:
@@ -66,7 +68,10 @@ class Sent:
 
     def on_answer(self, call: int, error: ErrorCode) -> None:
         """Notes the answer to an attempt."""
-        was_in_turn = self.attempts.pop(call).was_in_turn
+        attempt = self.attempts.pop(call)
+        was_in_turn = attempt.was_in_turn
+        if error in _LOST and was_in_turn:
+            self.gap_at = attempt.leader
         self.is_in_log |= error in _IN_LOG
         self.was_too_large |= error is ErrorCode.MESSAGE_TOO_LARGE
         is_open = error.is_retriable or error in (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NETWORK_EXCEPTION)
@@ -89,6 +94,7 @@ class Renumbering:
     name = "second-sequence"
     most_name = "batches-under-way"
     place_name = "one-leader-asked"
+    gap_name = "hopeless-retries"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
@@ -119,6 +125,10 @@ class Renumbering:
             under_way = [each for each in batches if each.attempts and each.is_not_after(sent)]
             attempt = Attempt(under_way in ([], [sent]), target, asked.topic_id)
             self._judge_place(client[0], topic_partition, batches, attempt)
+            if sent.gap_at == target:
+                what = f"sends sequence {sent.base_sequence} of epoch {identity[1]} again to broker {target}"
+                what = f"{topic_partition}: {client[0]} {what}, which lacks what comes before"
+                self._jury.report(self.gap_name, what)
             sent.attempts[call] = attempt
             self._open.setdefault(client, {}).setdefault(call, {})[topic_partition] = sent
 

@@ -346,6 +346,7 @@ class AppendedAfterCut(NamedTuple):
     """The first append of a running broker after cuts of its log, of which the lowest was to `cut`.
 
     `checkpoint` is the recovery point of the log in the checkpoint then, `flushed` the one that the broker counts on.
+    `may_regrow` says whether a power loss may bring back what was cut off.
     """
 
     broker: int
@@ -353,6 +354,7 @@ class AppendedAfterCut(NamedTuple):
     cut: int
     checkpoint: int
     flushed: int
+    may_regrow: bool = False
 
 
 class MarksKept(NamedTuple):
@@ -370,10 +372,14 @@ class MarksKept(NamedTuple):
 
 
 class StoppedCleanly(NamedTuple):
-    """The end of a broker's process by an orderly stop, which it has marked beside the log."""
+    """The end of a broker's process by an orderly stop, which it has marked beside the log.
+
+    `may_lose` is a file of the log that a power loss may take, or bytes of it, after that; empty if there is none.
+    """
 
     broker: int
     partition: str
+    may_lose: str = ""
 
 
 class Loaded(NamedTuple):

@@ -230,6 +230,11 @@ class SimDisk:
         node = self._file_at(path)
         return node is None or not node.changes
 
+    def may_regrow(self, path: str) -> bool:
+        """Whether a power loss may bring bytes back that the file was cut of; not if there is no such file."""
+        node = self._file_at(path)
+        return node is not None and node.may_regrow()
+
     def rot(self, path: str, extent: Extent, draws: Draws) -> tuple[int, int] | None:
         """Change bytes of a file that were synced, without a word. Returns their place, None if nothing was synced."""
         node = self._file_at(path)

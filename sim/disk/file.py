@@ -153,6 +153,12 @@ class FileNode:
             self.changes.clear()
         self.durable_modified_ms = self.modified_ms
 
+    def may_regrow(self) -> bool:
+        """Whether a power loss may bring bytes back that were cut off; zeros, as of room set aside, are none."""
+        return any(
+            each.old_bytes and not each.is_write and each.fate is Fate.PENDING for each in self.changes
+        )
+
     def lose_pending(self) -> None:
         """Fail a sync: its pages count as clean although they were not written, so no later sync writes them."""
         self._end_pending(Fate.LOST)

@@ -265,7 +265,7 @@ class ProducerShell(ClientShell):
         for _ in range(1 + burst):
             # What one record sets off may end the process.
             if self._is_sending and self._has_room:
-                self.send_one()
+                self.send_one(ahead_ms=0 if self.points is None else self.points.ahead_ms())
         if self._is_sending and self.points is not None and self.points.flushes():
             self.flush_records()
 
@@ -299,11 +299,14 @@ class ProducerShell(ClientShell):
         self._lengthen(self.clock.frozen_us)
         super().thaw_clock(catches_up=catches_up)
 
-    def send_one(self, value: str | None = None, *, partition: int | None = None) -> SendOperation:
+    def send_one(
+        self, value: str | None = None, *, partition: int | None = None, ahead_ms: int = 0
+    ) -> SendOperation:
         """Send a record now, beside those of the steady rate: with that value, or with one that is made up.
 
-        It goes to `partition`, or where the partitioner sends it. Returns what the history says of it. Raises
-        ValueError for a value that was sent before: it is by its value that a record is recognised.
+        It goes to `partition`, or where the partitioner sends it, and is stamped `ahead_ms` after now. Returns what the
+        history says of it. Raises ValueError for a value that was sent before: it is by its value that a record is
+        recognised.
         """
         self._sent += 1
         ticket = self._sent
@@ -330,9 +333,11 @@ class ProducerShell(ClientShell):
         assert key is not None or not is_tombstone, self.name
         headers: list[Header] = [(TOMBSTONE_HEADER, data)] if is_tombstone else []
         told = None if is_tombstone else data
+        now_ms = self.clock.now_ms()
         self.perform(
             self.producer.send(
-                self.clock.now_ms(), self.model.topic, key, told, partition=partition, headers=headers, ticket=ticket,
+                now_ms, self.model.topic, key, told, partition=partition, headers=headers, ticket=ticket,
+                timestamp_ms=now_ms + ahead_ms,
             )
         )  # fmt: skip
         # The core may have refused it at once.

@@ -22,15 +22,15 @@ FAMILIES: tuple[frozenset[str], ...] = (
     # Records twice, or in another order.
     frozenset(
         {
-            "producer-sequences", "lone-first-batch", "second-sequence", "log-shape", "history", "client-history",
-            "append-order",
+            "producer-sequences", "lone-first-batch", "second-sequence", "hopeless-retries", "log-shape", "history",
+            "client-history", "append-order",
         }
     ),
     # A damaged log that a start takes as sound.
     frozenset(
         {
-            "recovery", "recovery-point", "checkpoint-offsets", "flushed-durable", "clean-stop", "log-shape",
-            "replicas-agree", "index-entries", "verified-logs", "failed-disks", "twin-logs", "roll-order",
+            "recovery", "recovery-point", "durable-cuts", "checkpoint-offsets", "flushed-durable", "clean-stop",
+            "log-shape", "replicas-agree", "index-entries", "verified-logs", "failed-disks", "twin-logs", "roll-order",
             "readable-checkpoints",
         }
     ),

@@ -27,11 +27,14 @@ from storage.disk.checkpoints import (
 )
 from storage.disk.filesystem import basename, dirname, join
 from storage.errors import CorruptCheckpoint, StorageError
-from storage.segment.names import LOG_SUFFIX
+from storage.producers.snapshot import SNAPSHOT_SUFFIX
+from storage.segment.names import LOG_SUFFIX, SEGMENT_SUFFIXES
 
 Marks = tuple[Mark, ...]
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 _OFFSETS = (*_CHECKPOINTS, CLEANER_CHECKPOINT)
+# The ends of the names of what a start trusts after an orderly stop.
+_LASTING = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, LEADER_EPOCH_CHECKPOINT)
 
 
 @final
@@ -142,6 +145,26 @@ class DiskLogs:
         reader = self._new_reader(broker, partition)
         reader.read_all()
         return reader.places[-1].mark.next_offset if reader.places else 0
+
+    def may_regrow(self, broker: int, partition: str) -> bool:
+        """Whether a power loss may bring back what a cut has taken from the files of the log."""
+        directory, disk = self._directory_of(broker, partition), self.disk(broker)
+        names = [name for name in disk.names_in(directory) if name.endswith(LOG_SUFFIX)]
+        return any(disk.may_regrow(join(directory, name)) for name in names)
+
+    def may_lose(self, broker: int, partition: str) -> str:
+        """Returns a file of the log that a power loss may take now, or bytes of it; empty if there is none.
+
+        So also on a disk that has said of a sync what is not so: then nothing is known.
+        """
+        directory, disk = self._directory_of(broker, partition), self.disk(broker)
+        if disk.has_deceived:
+            return ""
+        for _, name in disk.pending_changes_in(directory):
+            if name.endswith(_LASTING):
+                return name
+        names = [name for name in disk.names_in(directory) if name.endswith(_LASTING)]
+        return next((name for name in names if not disk.is_synced(join(directory, name))), "")
 
     def is_marked_clean(self, broker: int, partition: str) -> bool:
         """Whether the log is in a directory with the mark of an orderly stop."""

@@ -108,7 +108,8 @@ class EndWitness:
         for partition in self._names:
             self._unrecovered.pop((broker, partition), None)
             if self._lives.is_present(broker, partition) and self._logs.is_marked_clean(broker, partition):
-                self._jury.see(StoppedCleanly(broker, partition))
+                may_lose = self._logs.may_lose(broker, partition)
+                self._jury.see(StoppedCleanly(broker, partition, may_lose))
 
     def on_loaded(self, broker: int, offline: Collection[str]) -> None:
         """Show what a start has recovered; nothing of a log directory that is offline, which no start has read."""

@@ -48,7 +48,8 @@ class FlushWitness:
         if replica is not None:
             point = self._logs.recovery_point(broker, topic_partition)
             flushed = replica.log.local.recovery_point
-            self._jury.see(AppendedAfterCut(broker, partition, cut, point, flushed))
+            may_regrow = self._logs.may_regrow(broker, partition)
+            self._jury.see(AppendedAfterCut(broker, partition, cut, point, flushed, may_regrow))
             if (broker, partition) in self._lowered:
                 self._look_at_marks(broker, replica, partition, replica.log.high_watermark)
 

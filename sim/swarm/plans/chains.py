@@ -403,6 +403,14 @@ def _damaged_news(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _damaged_copies(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a follower that gets damaged records, which it must refuse and ask for again."""
+    partition = ground.partition(choices, lasting=True)
+    share = f"{choices.pick((10, 30, 60), 'share')}%"
+    lasting = choices.ms((500, 1_000, 2_000), "for")
+    return [{"flip_bits": f"leader({partition}) -> follower({partition})", "share": share, "for": lasting}]
+
+
 def _leaders_apart(ground: Ground, choices: Choices) -> list[Part]:
     """Returns two replicas that lead in turns by unclean elections, each without the records of the other.
 
@@ -450,6 +458,7 @@ CHAINS = (
     chain("half-swapped", _half_swapped, percent=100, most=8, possible=_compacts, lasts_ms=2_500),
     chain("fails-compacting", _fails_compacting, percent=100, most=4, possible=_compacts_in_several),
     chain("damaged-news", _damaged_news, percent=70, possible=has_followers),
+    chain("damaged-copies", _damaged_copies, most=1, possible=has_followers),
     chain("late-words", _late_words, most=1, possible=has_followers),
     Fault(
         name="cut-at-work",

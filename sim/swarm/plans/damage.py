@@ -42,9 +42,15 @@ def _fail_controller(ground: Ground, choices: Choices) -> list[Part]:
 
 
 def _fail_sync(ground: Ground, choices: Choices) -> list[Part]:
-    """Returns a sync that fails, and in half of the seeds a power loss that shows what the disk lacks."""
+    """Returns a sync that fails, and in half of the seeds a power loss that shows what the disk lacks.
+
+    In some seeds it is one of those with which the broker stops in order.
+    """
     cache = choices.pick(("kept", "kept", "dropped"), "page cache")
     sync: Part = {"fail_sync": ground.broker(choices), "page_cache": cache}
+    if choices.chance(30, "as it stops"):
+        stop: Part = {"at": "+1ms", "stop": "S", "down": choices.ms(DOWN_MS, "down for")}
+        return [sync | {"down": choices.ms(DOWN_MS, "down"), "as": "S"}, stop]
     return _with_power_loss(choices, sync, (500, 2_000, 4_000))
 
 

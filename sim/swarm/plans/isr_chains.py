@@ -6,7 +6,7 @@ from sim.scenario.settings import SETTINGS
 from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.disks import end_of
 from sim.swarm.plans.ground import DOWN_MS, Fault, Ground, chain, has_followers
-from sim.swarm.plans.topics import MIN_IN_SYNC, UNCLEAN
+from sim.swarm.plans.topics import MIN_IN_SYNC, UNCLEAN, changes_of
 
 _LAG = "replica.lag.time.max.ms"
 SESSION = "broker.session.timeout.ms"
@@ -206,6 +206,49 @@ def _allowed_late(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _altered_leaderless(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a partition that nobody may lead, and a topic whose properties change then.
+
+    The last leader has died alone, and who is back was not in sync any more: no change is a reason to elect it.
+    """
+    partition = ground.partition(choices, lasting=True)
+    topic, session_ms = partition.rpartition("/")[0], setting(ground, SESSION)
+    altered_ms = session_ms + choices.pick((300, 900), "altered")
+    numbers = range(2, ground.replicas(partition))
+    away = f"{2 * session_ms + 3_000}ms"
+    followers: list[Part] = [{"kill": f"follower({partition}, {number})", "down": away} for number in numbers]
+    return [
+        {"pick": f"leader({partition})", "as": "L"},
+        {"kill": f"follower({partition}, 1)", "as": "F"},
+        *followers,
+        _when_alone(ground, partition) | {"kill": "L", "down": f"{altered_ms + 1_500}ms"},
+        {"at": "+100ms", "restart": "F"},
+        {"at": f"+{altered_ms}ms", "alter_topic": topic}
+        | {"config": choices.pick(changes_of(ground, topic), "change")},
+    ]
+
+
+def _both_join(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns two followers that join again one after the other, while their leader reads no metadata.
+
+    It learns of the first by the answer to its proposal, and the metadata about that comes while the second proposal is
+    on its way.
+    """
+    partition = ground.partition(choices, lasting=True)
+    down = f"{setting(ground, SESSION) + 400}ms"
+    known = choices.pick((300, 700), "known after")
+    held: Part = {"clog": "L -> controller", "only": "AlterPartition", "for": f"{known + 600}ms"}
+    return [
+        {"pick": f"leader({partition})", "as": "L"},
+        {"kill": f"follower({partition}, 1)", "down": down, "as": "F"},
+        {"kill": f"follower({partition}, 2)", "down": down, "as": "G"},
+        _when_alone(ground, partition) | {"cut": "F <-> L", "for": "2500ms"},
+        {"cut": "G <-> L", "for": "2500ms"},
+        {"when": f"joining({partition})", "within": "6s", "lag_metadata": "L", "for": f"{known}ms"},
+        {"when": f"isr({partition}) >= 2", "within": "5s"} | held,
+    ]
+
+
 def _held_stop(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a broker that stops in order while another one reads no metadata, and must wait for it."""
     partition = ground.partition(choices, lasting=True)
@@ -221,7 +264,7 @@ def _held_stop(ground: Ground, choices: Choices) -> list[Part]:
 def _left_in_doubt(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a leader that refuses what it has appended, as it leads no more, and a next one that no client reaches.
 
-    One follower has the records and another has not, so that nothing is committed. A producer that gives its records up
+    One follower has the records and another has not, so that nothing is committed. A producer that drops its records
     before it reaches the next leader cannot know what becomes of them.
     """
     partition = ground.partition(choices, lasting=True)
@@ -272,6 +315,8 @@ ISR_CHAINS: tuple[Fault, ...] = (
     chain("log-fails", _log_fails, possible=_has_directories, percent=60, most=4),
     chain("eased", _eased, possible=has_followers, most=1, lasts_ms=4_500),
     chain("held-stop", _held_stop, possible=has_followers, lasts_ms=3_500),
+    chain("altered-leaderless", _altered_leaderless, possible=has_followers, most=1, lasts_ms=5_500),
+    chain("both-join", _both_join, possible=has_followers, most=1, lasts_ms=6_000),
     chain("left-in-doubt", _left_in_doubt, possible=has_followers, most=1, lasts_ms=4_500),
     Fault(
         name="allowed-late",

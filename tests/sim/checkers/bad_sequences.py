@@ -76,6 +76,14 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         "recovery-point",
         [*QUIET, AppendedAfterCut(2, P, 3, 4, 3)],
     ),
+    "a log is appended to in the place of what a power loss may bring back": (
+        "durable-cuts",
+        [*QUIET, AppendedAfterCut(2, P, 3, 3, 3, may_regrow=True)],
+    ),
+    "a broker stops in order while a power loss may take a snapshot of producers": (
+        "clean-stop",
+        [*QUIET, StoppedCleanly(2, P, "00000000000000000005.snapshot")],
+    ),
     "a log was cut and goes on, and a checkpoint has the high watermark of before": (
         "checkpoint-offsets",
         [*QUIET, MarksKept(2, P, 5, 0, 3, 0)],

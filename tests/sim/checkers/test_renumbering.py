@@ -73,6 +73,27 @@ def test_kip360_a_batch_whose_attempts_were_all_refused_may_have_another_sequenc
     assert story.sent(2, "a", 0, epoch=1) == 0
 
 
+def test_kip360_a_batch_does_not_go_again_to_a_leader_that_has_found_a_gap_before_it() -> None:
+    story = Story()
+    story.sent(1, "a", 7)
+    story.answered(1, MISSING)
+    assert story.sent(2, "a", 7) == 1
+    assert story.jury.violations[0].checker == "hopeless-retries"
+
+
+def test_kip360_it_does_so_to_another_leader_or_where_a_batch_before_it_was_under_way() -> None:
+    story = Story()
+    story.sent(1, "a", 7)
+    story.answered(1, MISSING)
+    assert story.sent(2, "a", 7, leader=2) == 0
+    story = Story()
+    story.sent(1, "a", 0)
+    story.sent(2, "b", 1)
+    story.answered(2, MISSING)
+    story.answered(1)
+    assert story.sent(3, "b", 1) == 0
+
+
 @pytest.mark.parametrize(("parts", "broken"), [(3, 0), (2, 1)])
 def test_kip360_a_batch_behind_a_part_that_was_never_sent_may_have_another_sequence(
     parts: int, broken: int
