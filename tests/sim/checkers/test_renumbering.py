@@ -94,6 +94,21 @@ def test_kip360_it_does_so_to_another_leader_or_where_a_batch_before_it_was_unde
     assert story.sent(3, "b", 1) == 0
 
 
+def test_kip360_it_does_so_while_another_batch_is_under_way_whose_answer_decides() -> None:
+    story = Story()
+    story.sent(1, "a", 0)
+    story.sent(2, "b", 1)
+    story.sent(3, "c", 2)
+    story.answered(1, REFUSED)
+    story.answered(2, MISSING)
+    assert story.sent(4, "b", 1) == 0
+    story.answered(4, MISSING)
+    assert story.sent(5, "b", 1) == 0
+    story.answered(5, MISSING)
+    story.answered(3, MISSING)
+    assert story.sent(6, "b", 1) == 1
+
+
 @pytest.mark.parametrize(("parts", "broken"), [(3, 0), (2, 1)])
 def test_kip360_a_batch_behind_a_part_that_was_never_sent_may_have_another_sequence(
     parts: int, broken: int
