@@ -87,10 +87,10 @@ class Renumbering:
     same id and epoch was, or where a sequence in between can be in no log: then no leader appends a late copy. In every
     other case the records may be in the log twice (KIP-360). That a batch before is missing is no certain refusal if
     one was under way when this batch was sent. Of one id and epoch, five batches may be without an outcome: a broker
-    remembers five, and would not know an older one again. A batch before which its leader has found a gap, though nothing
-    was under way that could fill it, does not go there again under its sequence, but while others are under way: their
-    answers decide, and until then it may ask in vain. While any of them is under way to one leader, none is sent to
-    another one, nor to a topic that was created again: two leaders could append them out of order.
+    remembers five, and would not know an older one again. While any of them is under way to one leader, none is sent to
+    another one, nor to a topic that was created again: two leaders could append them out of order. A batch before which
+    its leader has found a gap, though nothing was under way that could fill it, does not go there again under its
+    sequence; while others are under way, whose answers decide, it may ask in vain.
     """
 
     name = "second-sequence"

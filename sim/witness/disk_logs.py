@@ -257,8 +257,9 @@ class DiskLogs:
     def _directory_of(self, broker: int, partition: str) -> str:
         """Returns the directory of the log's files; before there are any, the first one where they may be made.
 
-        A directory that was offline when its topic was deleted still has the log of that one. One that failed while
-        the log was made in it has an empty log beside the log that was made in the next.
+        A directory that was offline when its topic was deleted still has the log of that one; if its disk has damaged
+        the topic id too, the other one counts. One that failed while the log was made in it has an empty log beside the
+        log that was made in the next.
         """
         first = join(self._directories[0], partition)
         if len(self._directories) == 1:
@@ -266,6 +267,7 @@ class DiskLogs:
         there = self._directories_with(broker, partition)
         if len(there) > 1:
             there = [each for each in there if self._may_be_present(broker, partition, each)] or there
+            there = [each for each in there if self._written_id(broker, each) is not None] or there
             there = [each for each in there if self._is_used(broker, each)] or there
         return there[0] if there else first
 

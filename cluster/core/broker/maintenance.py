@@ -7,6 +7,7 @@ Kafka: LogManager.cleanupLogs, LogCleaner.CleanerThread, LogManager.deleteLogs; 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -33,6 +34,8 @@ RETENTION_TIMER = "logs.retention"
 CLEANER_TIMER = "logs.cleaner"
 DELETION_TIMER = "logs.deletion"
 PRODUCERS_TIMER = "logs.producers"
+# What a round meets that a cut or a deletion has overtaken: its files are closed, or gone.
+_OF_ABORTS = frozenset({errno.EBADF, errno.ENOENT})
 
 
 @final
@@ -336,8 +339,10 @@ class LogMaintenance:
             return
         if not self._has_disk(running.log):
             self._drop_round(now_ms, running)
+        elif isinstance(error, OSError) and error.errno not in _OF_ABORTS:
+            self._fail(now_ms, running, error)
         elif self.cleaner_of(running.log).is_aborted(running.key) or not running.log.config.is_compacted:
-            # An error would come from the abort, not from the work.
+            # Any other error would come from the abort, not from the work.
             self._end_round(now_ms, running, None)
         elif error is not None:
             self._fail(now_ms, running, error)

@@ -343,6 +343,26 @@ def test_rt16_a_truncation_aborts_the_round_and_lowers_the_checkpoint() -> None:
     assert setup.broker.maintenance.cleaners["data"].checkpoints[("t", 0)] == min(5, base)
 
 
+@pytest.mark.parametrize("how", ["cut", "deleted"])
+def test_ap16_a_disk_error_counts_in_a_round_that_was_aborted_too(how: str) -> None:
+    setup = broker_with(COMPACT)
+    job = begin_round(setup)
+    if how == "cut":
+        setup.broker.manager.truncations.truncate(setup.now_ms, setup.broker.replicas()[T0], 5)
+    else:
+        setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
+    effects = setup.finish(job, OSError(errno.EIO, "Input/output error"))
+    assert len(of(effects, Stop)) == 1
+
+
+@pytest.mark.parametrize("number", [errno.EBADF, errno.ENOENT])
+def test_a_file_that_an_abort_has_closed_or_removed_is_no_disk_error(number: int) -> None:
+    setup = broker_with(COMPACT)
+    job = begin_round(setup)
+    setup.broker.manager.truncations.truncate(setup.now_ms, setup.broker.replicas()[T0], 5)
+    assert_dropped(setup, setup.finish(job, OSError(number, "gone")))
+
+
 def test_truncating_everything_aborts_the_round() -> None:
     setup = broker_with(COMPACT)
     job = begin_round(setup)

@@ -108,6 +108,26 @@ def test_the_log_of_a_topic_is_not_that_of_a_deleted_one_in_a_directory_that_was
     assert logs.reader(1, "t-0").directory == "one/t-0"
 
 
+def test_of_two_directories_the_one_with_a_damaged_topic_id_does_not_have_the_log() -> None:
+    """One was offline when the topic was deleted, and a write had come to the wrong place in it."""
+    disk = SimDisk(Draws(1), lambda: 0)
+    file_system = disk.file_system(Life())
+    for directory in ("one", "two"):
+        file_system.make_directory(f"{directory}/t-0")
+        file = file_system.open(f"{directory}/t-0/{0:020d}.log", OpenMode.CREATE)
+        file.append(b"\x00" * 61)
+        file.close()
+    file = file_system.open("one/t-0/partition.metadata", OpenMode.CREATE)
+    file.append(b"0\n")
+    file.close()
+    PartitionMetadataFile(file_system, "two/t-0").write(text_topic_id("2f" * 16))
+    logs = DiskLogs(
+        Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda _: None), {1: disk}, ("one", "two")
+    )
+    logs.lives.begin("t", "2f" * 16)
+    assert logs.reader(1, "t-0").directory == "two/t-0"
+
+
 def test_a_directory_that_failed_while_the_log_was_made_in_it_does_not_have_the_log() -> None:
     disk = SimDisk(Draws(1), lambda: 0)
     file_system = disk.file_system(Life())
