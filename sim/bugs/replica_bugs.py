@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from cluster.core.broker.maintenance import LogMaintenance
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import EpochEnd, FetchPartition, FetchPartitionResponse
 from cluster.core.replica.fetcher import Fetchers
@@ -137,7 +138,26 @@ def _bug(name: str, story: str, target: str, make: Make, found_by: str) -> Bug:
     )
 
 
+def _blames_the_abort(original: Original) -> Original:
+    def on_slice_done(maintenance: LogMaintenance, now_ms: int, error: Exception | None) -> None:
+        running = maintenance._round
+        is_aborted = running is not None and maintenance.cleaner_of(running.log).is_aborted(running.key)
+        original(maintenance, now_ms, None if is_aborted else error)
+
+    return on_slice_done
+
+
 REPLICA_BUGS: tuple[Bug, ...] = (
+    Bug(
+        name="abort-excuses-disk",
+        story="A disk error in a compaction that a cut has overtaken is taken for one of the cut.",
+        replacements=(
+            Replacement(
+                target="cluster.core.broker.maintenance:LogMaintenance._on_slice_done", make=_blames_the_abort
+            ),
+        ),
+        found_by="overtaken-compaction",
+    ),
     # No scenario finds it, because drawn and bundled producers do not use up a step's work: the run with less work that
     # does is `tests/sim/runs/test_refused_sets.py`.
     Bug(
