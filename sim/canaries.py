@@ -18,8 +18,8 @@ from sim.witness.topic_lives import TopicLives
 from storage.config import LogConfig
 
 NAME = "canaries"
-# The network may lose what is sent, also when it is healed.
-TRIES = 5
+# The network may lose what is sent, also when it is healed. A producer of less patience has more tries.
+TRIES, _TRY_US = 5, 8_000_000
 # The partitions of one topic that get a record. What keeps one of many from serving keeps others too.
 MOST_PARTITIONS = 8
 _LOOK_US = 20_000
@@ -60,7 +60,9 @@ class Canaries:
             if producer.is_up and not producer.is_stopping and self._is_patient(producer)
             if not self._is_unsteady(topic_partition.topic)
         ]
-        for _ in range(TRIES):
+        soonest_us = min([producer.model.delivery_timeout for producer, _ in waiting], default=_TRY_US)
+        tries = TRIES * max(1, -(-_TRY_US // soonest_us))
+        for _ in range(tries):
             sent = [(each, self._sent(*each)) for each in waiting]
             self._await_outcomes(is_over)
             waiting = [each for each, operation in sent if operation.outcome is not Outcome.OK]
@@ -69,8 +71,10 @@ class Canaries:
         for (producer, topic_partition), operation in sent:
             if operation.outcome is Outcome.OK or self._is_too_large(topic_partition, operation):
                 continue
+            if self._is_ahead(producer, topic_partition, operation):
+                continue
             if not self._waits_for_jobs(producer, topic_partition, operation):
-                what = f"gets no record into the healed cluster, in {TRIES} tries: {operation.error}"
+                what = f"gets no record into the healed cluster, in {tries} tries: {operation.error}"
                 self._jury.report(NAME, f"{topic_partition}: {producer.name} {what}")
 
     def _is_patient(self, producer: ProducerShell) -> bool:
@@ -138,6 +142,18 @@ class Canaries:
         config = LogConfig.from_properties(topic_properties(scenario.topics[topic]))
         most_bytes = min(config.segment_bytes, config.max_message_bytes)
         return len(operation.value) + _BATCH_OVERHEAD_BYTES > most_bytes
+
+    def _is_ahead(
+        self, producer: ProducerShell, topic_partition: TopicPartition, operation: SendOperation
+    ) -> bool:
+        """Whether the leader has refused the record for its time, and clocks are so far apart that it has to."""
+        if operation.error != ErrorCode.INVALID_TIMESTAMP.name:
+            return False
+        topic = self._cluster.scenario.topics[topic_partition.topic]
+        most_ms = LogConfig.from_properties(topic_properties(topic)).message_timestamp_after_max_ms
+        replicas = self._cluster.replicas().get(str(topic_partition), ())
+        clocks_ms = [self._cluster.brokers[broker].clock.now_ms() for broker in replicas]
+        return producer.clock.now_ms() - min(clocks_ms, default=0) > most_ms
 
     def _served(self, topic: str) -> list[TopicPartition]:
         """Returns partitions of the topic that are judged; none of a topic that was deleted."""

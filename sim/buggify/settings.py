@@ -130,6 +130,9 @@ def producer_config(buggify: Buggify, place: str, config: ProducerConfig) -> Pro
     if buggify.fires("compressing-producer", place):
         codec = _CODECS[buggify.between(0, len(_CODECS) - 1, "compressing-producer", place)]
     changes = _changes(buggify, place, _PRODUCER)
+    # A record may not wait so long that no time is left for its request.
+    most_ms = config.delivery_timeout_ms - changes.get("request_timeout_ms", config.request_timeout_ms)
+    changes["linger_ms"] = min(changes.get("linger_ms", config.linger_ms), most_ms)
     return replace(config, compression_type=codec, **changes)  # type: ignore[arg-type]
 
 

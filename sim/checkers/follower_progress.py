@@ -139,28 +139,44 @@ class LeaderAccount:
             if known is not None:
                 known.progress = known.progress._replace(caught_up_ms=NEVER_MS)
 
-    def waits_for(self, broker: int, state: LeaderState, now_ms: int) -> bool:
-        """Returns whether the high watermark waits for the follower: a member, or who is about to join (HWM-1)."""
+    def waits_for(
+        self, broker: int, state: LeaderState, now_ms: int, lives_before: Mapping[int, int] = _NO_LIVES
+    ) -> bool:
+        """Returns whether the high watermark waits for the follower: a member, or who is about to join (HWM-1).
+
+        `lives_before` are lives in which followers have fetched before: there it waits for who is active in either.
+        """
         if broker in state.committed or broker in state.joiners:
             return True
         known = self.followers[broker].progress
         is_at_end = known.log_end_offset == state.log_end_offset
         is_caught_up = is_at_end or now_ms - known.caught_up_ms <= state.lag_time_max_ms
-        return is_caught_up and state.active.get(broker, -1) == known.broker_epoch
+        lives = (known.broker_epoch, lives_before.get(broker, known.broker_epoch))
+        return is_caught_up and state.active.get(broker, -1) in lives
 
-    def due(self, state: LeaderState, own_end: int, now_ms: int) -> int:
+    def lives(self) -> dict[int, int]:
+        """Returns the broker epoch in which each follower has fetched last."""
+        return {broker: each.progress.broker_epoch for broker, each in self.followers.items()}
+
+    def due(
+        self, state: LeaderState, own_end: int, now_ms: int, lives_before: Mapping[int, int] = _NO_LIVES
+    ) -> int:
         """Returns the high watermark that the leader may have by now; it may be below the one that it has."""
         is_short = len(state.committed) < min(state.min_insync_replicas, len(self.followers) + 1)
-        return 0 if is_short else self.reached(state, own_end, now_ms)
+        return 0 if is_short else self.reached(state, own_end, now_ms, lives_before)
 
-    def reached(self, state: LeaderState, own_end: int, now_ms: int) -> int:
+    def reached(
+        self, state: LeaderState, own_end: int, now_ms: int, lives_before: Mapping[int, int] = _NO_LIVES
+    ) -> int:
         """Returns the offset (exclusive) up to which all have fetched that the high watermark waits for.
 
         `own_end` is the log end that the leader counts for itself.
         """
         reached = own_end
         for broker, known in self.followers.items():
-            if known.progress.log_end_offset < reached and self.waits_for(broker, state, now_ms):
+            if known.progress.log_end_offset < reached and self.waits_for(
+                broker, state, now_ms, lives_before
+            ):
                 reached = known.progress.log_end_offset
         return reached
 
@@ -219,6 +235,8 @@ class FollowerProgress:
         if state.high_watermark > account.state.high_watermark:
             self._judge_rise(key, account.state, state)
         self._judge_lives(key, account, state, step)
+        # An append may have come before a fetch in a new life, after which nothing rises.
+        lives_before = account.lives() if step.is_mixed else _NO_LIVES
         may_rise = self._follow(account, state, step)
         self._compare(key, account, state)
         if state.high_watermark > account.state.high_watermark and not state.is_compacted:
@@ -227,7 +245,7 @@ class FollowerProgress:
         if may_rise or step.has_appended:
             is_known = not (step.is_long and state.is_flush_promised)
             own_end = state.own_end_offset if is_known else account.state.own_end_offset
-            self._judge_due(key, state, account.due(state, own_end, step.now_ms))
+            self._judge_due(key, state, account.due(state, own_end, step.now_ms, lives_before))
         account.state = state
 
     def _judge_new(self, key: tuple[int, int, str], state: LeaderState, step: StepSeen) -> None:

@@ -63,10 +63,15 @@ RETRY_MS = 200
 _PERHAPS_TOO_LARGE = (
     ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.REQUEST_TIMED_OUT
 )  # fmt: skip
-# The time that a producer may take beyond its time-out: clocks differ, and steps take time.
-DELIVERY_BOUND_MS = 1_000
+# The time that a producer may take beyond its time-out: steps take time, and clocks may go a tenth too slow.
+_DELIVERY_BOUND_US, _DELIVERY_SHARE = 1_000_000, 8
 # How often it is looked whether a suspended process goes on.
 _SUSPENDED_US = 50_000
+
+
+def _given_up_us(timeout_us: int) -> int:
+    """Returns the time by which a producer of that time-out must know what became of a record."""
+    return timeout_us + max(_DELIVERY_BOUND_US, timeout_us // _DELIVERY_SHARE)
 
 
 class ProducerWatcher(Watcher, Protocol):
@@ -319,7 +324,7 @@ class ProducerShell(ClientShell):
         operation = SendOperation(
             producer=self.name, value=self._history.texts.shared(value), acks=self._acks, invoked_us=self.world.now_us,
             is_idempotent=self.producer.config.is_idempotent, is_one_at_a_time=self.model.in_flight == 1,
-            within_us=self.model.delivery_timeout + 1_000 * DELIVERY_BOUND_MS, life=self.starts,
+            within_us=_given_up_us(self.model.delivery_timeout), life=self.starts,
         )  # fmt: skip
         assert ticket not in self._open, (self.name, ticket)
         self._history.sends.append(operation)

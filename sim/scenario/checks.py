@@ -111,6 +111,10 @@ def _check_clients(scenario: Scenario) -> Iterator[Finding]:
                 yield ("topics", name), "admins have the topics of such names"
 
 
+# All that was sent has its outcome in time when a run ends.
+_MOST_LINGER_US = 6_500_000
+
+
 def _check_producer(location: Location, producer: ProducerModel) -> Iterator[Finding]:
     if producer.tombstones and not producer.keys:
         yield (*location, "tombstones"), "tombstones have keys: write `keys` too"
@@ -121,6 +125,12 @@ def _check_producer(location: Location, producer: ProducerModel) -> Iterator[Fin
     if producer.linger // 1_000 > most_ms:
         given_up = f"a producer gives a record up after {producer.delivery_timeout // 1_000}ms"
         yield (*location, "linger"), f"{given_up}: write at most {most_ms}ms"
+        return
+    if producer.linger > _MOST_LINGER_US:
+        yield (
+            (*location, "linger"),
+            f"write at most {_MOST_LINGER_US // 1_000}ms: the end of a run waits for it",
+        )
         return
     try:
         config = producer_config(producer)

@@ -18,7 +18,17 @@ _KEEPS = ("all", "none", "prefix", "subset", "torn")
 _GRAINS_US = (1_000_000, 500_000, 100_000, 10_000)
 _CLIENTS = ("producers", "consumers", "seekers", "admins")
 # Keys of a producer that mean a usual one if they are left out.
-_USUAL = ("acks", "idempotent", "in_flight", "size", "linger", "batch", "keys", "unanswered")
+_USUAL = (
+    "acks",
+    "idempotent",
+    "in_flight",
+    "size",
+    "linger",
+    "batch",
+    "keys",
+    "unanswered",
+    "delivery_timeout",
+)
 _DURATIONS = ("for", "down", "by", "patience")
 
 

@@ -267,8 +267,8 @@ class DiskLogs:
         there = self._directories_with(broker, partition)
         if len(there) > 1:
             there = [each for each in there if self._may_be_present(broker, partition, each)] or there
-            there = [each for each in there if self._written_id(broker, each) is not None] or there
             there = [each for each in there if self._is_used(broker, each)] or there
+            there = [each for each in there if self._written_id(broker, each) is not None] or there
         return there[0] if there else first
 
     def _directories_with(self, broker: int, partition: str) -> list[str]:

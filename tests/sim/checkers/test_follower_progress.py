@@ -202,6 +202,12 @@ PASSES: dict[str, Story] = {
     ],
     "who joins has reached the start of the leader epoch": joins_at(6, epoch_start=6),
     "or as much as its leader has committed, where its log names no start": joins_at(4, epoch_start=-1),
+    "who is not in sync fetches in a new life, before an append of the same step or after it": [
+        BEGUN, BOTH_FETCHED, (PROPOSED, StepSeen(15)), (without_3(AT_4), StepSeen(20)),
+        (LONGER._replace(followers={2: Progress(6, 25, 7), 3: AT_4}), StepSeen(25, [CountedFetch(2, 6, 7)])),
+        (LONGER._replace(followers={2: Progress(6, 25, 7), 3: Progress(4, 10, 9)}, log_end_offset=8, own_end_offset=8),
+         StepSeen(30, [CountedFetch(3, 4, 9)], is_mixed=True, is_long=True, has_appended=True)),
+    ],
     "who is not in sync is waited for until it lags": [
         *DIES_OUTSIDE, (OUTSIDE_AT_4._replace(high_watermark=6), StepSeen(1_011, looks_at_lag=True)),
     ],

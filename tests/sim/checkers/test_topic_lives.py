@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cluster.core.broker.logs import text_topic_id
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
@@ -128,7 +130,10 @@ def test_of_two_directories_the_one_with_a_damaged_topic_id_does_not_have_the_lo
     assert logs.reader(1, "t-0").directory == "two/t-0"
 
 
-def test_a_directory_that_failed_while_the_log_was_made_in_it_does_not_have_the_log() -> None:
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_directory_that_failed_while_the_log_was_made_in_it_does_not_have_the_log(
+    *, is_damaged: bool
+) -> None:
     disk = SimDisk(Draws(1), lambda: 0)
     file_system = disk.file_system(Life())
     for directory, data in (("one", b""), ("two", b"\x00" * 61)):
@@ -136,7 +141,10 @@ def test_a_directory_that_failed_while_the_log_was_made_in_it_does_not_have_the_
         file = file_system.open(f"{directory}/t-0/{0:020d}.log", OpenMode.CREATE)
         file.append(data)
         file.close()
-    PartitionMetadataFile(file_system, "two/t-0").write(text_topic_id("2f" * 16))
+    # A write that came to the wrong place may have struck the topic id of the log.
+    directories = ("one",) if is_damaged else ("two",)
+    for directory in directories:
+        PartitionMetadataFile(file_system, f"{directory}/t-0").write(text_topic_id("2f" * 16))
     logs = DiskLogs(
         Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda _: None), {1: disk}, ("one", "two")
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sim.hosts.history import Outcome
 from sim.run import Run, Verdict, run_scenario
 from sim.scenario.loading import parse_scenario
@@ -69,6 +71,37 @@ steps:
 def test_a_producer_sends_nothing_new_while_as_many_records_wait_as_it_may_have() -> None:
     assert most_open(", unanswered: 7") == 7
     assert most_open("") > 20
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_producer_whose_clock_goes_a_tenth_wrong_may_take_that_much_longer(seed: int) -> None:
+    scenario = parse_scenario("""\
+scenario: drifts
+warm_up: 100ms
+duration: 28s
+cluster: {brokers: 1, clocks: {drift: 100000}}
+topics:
+  t: {replicas: 1}
+producers:
+  - {topic: t, rate: 2/s, clients: 4, delivery_timeout: 20s}
+steps:
+  - {at: 500ms, kill: broker 1, down: 25s}
+""", "drifts.yaml")  # fmt: skip
+    assert run_scenario(scenario, seed).violations == ()
+
+
+def test_a_point_leaves_a_producer_the_time_for_its_request() -> None:
+    scenario = parse_scenario("""\
+scenario: lingers
+warm_up: 100ms
+duration: 1s
+topics:
+  t: {}
+producers:
+  - {topic: t, linger: 0ms, delivery_timeout: 1600ms}
+buggify: {points: [long-linger], chance: 100%}
+""", "lingers.yaml")  # fmt: skip
+    assert run_scenario(scenario, 1).verdict is Verdict.HELD
 
 
 def test_a_producer_gives_a_record_up_after_its_delivery_timeout() -> None:

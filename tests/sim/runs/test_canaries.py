@@ -56,6 +56,22 @@ def test_a_cluster_that_refuses_all_is_noticed_and_every_producer_and_partition_
     assert all(f"in {TRIES} tries" in violation.what for violation in broken)
 
 
+def test_a_producer_that_gives_up_sooner_has_more_tries() -> None:
+    text = SCENARIO.replace("config: {", "config: {message.timestamp.before.max.ms: 0, ")
+    broken = run(text.replace("size: 200 B", "size: 200 B, delivery_timeout: 2s")).violations
+    assert broken and all(f"in {4 * TRIES} tries" in violation.what for violation in broken)
+
+
+@pytest.mark.parametrize(("by", "most", "is_judged"), [("61m", "", False), ("2s", "{}: 0, ", True)])
+def test_a_leader_may_refuse_records_that_are_far_ahead_of_its_clock(
+    by: str, most: str, *, is_judged: bool
+) -> None:
+    limit = most.format("message.timestamp.before.max.ms")
+    text = SCENARIO.replace("config: {", f"config: {{{limit}")
+    text += f"steps:\n  - {{at: 800ms, step_clock: producer 1, by: {by}}}\n"
+    assert ("canaries" in {each.checker for each in run(text).violations}) is is_judged
+
+
 @pytest.mark.parametrize("limit", ["max.message.bytes: 250", "segment.bytes: 250"])
 def test_a_topic_may_refuse_records_above_its_limits(limit: str) -> None:
     assert run(SCENARIO.replace("config: {", f"config: {{{limit}, ")).violations == ()

@@ -130,6 +130,13 @@ BAD = [
         7,
         "a producer gives a record up after 8000ms: write at most 6500ms",
     ),
+    (
+        "linger of a patient producer",
+        "rate: 50/s",
+        "linger: 7s, delivery_timeout: 1m",
+        7,
+        "write at most 6500ms: the end of a run waits for it",
+    ),
     ("impatient", "rate: 50/s", "delivery_timeout: 1s", 7, "a request takes up to 1500ms: write no less"),
     ("large record", "rate: 50/s", "size: 2MiB", 7, "a request has at most 1048576 B"),
     ("huge record", "rate: 50/s", "size: 99999999999999999999 B", 7, "is above 2147483647 B"),

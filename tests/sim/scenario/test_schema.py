@@ -28,7 +28,8 @@ ONLY_BY_THE_LOADER = {
     "no shift", "disk of a client", "unknown broker", "unknown name", "unknown producer", "no consumer",
     "power of a client", "point of a client", "unknown topic", "unknown topic of a producer", "unknown partition",
     "not a process", "duplicate key", "no YAML", "late step", "more replicas than brokers", "point of another node",
-    "long linger", "impatient", "large record", "huge record", "huge batch", "huge answer", "long wait", "huge time",
+    "long linger", "linger of a patient producer", "impatient",
+    "large record", "huge record", "huge batch", "huge answer", "long wait", "huge time",
     "clocks of long ago", "a clock set too often", "nested deeply", "nested very deeply",
 }  # fmt: skip
 # Of these not even the data can be read.
