@@ -29,6 +29,8 @@ from cluster.shell.streams import CODEC, MAX_MESSAGE_BYTES, why_refused
 logger = logging.getLogger(__name__)
 
 FINISH_TIMEOUT_S = 2.0
+# For so long a client that has closed its channels goes on.
+LAST_REPORTS_S = 0.02
 # What a peer answered in one frame, or what ended together, each with the number of its call.
 Answers = Sequence[tuple[int, Answer]]
 Deliver = Callable[[Answers], None]
@@ -387,9 +389,13 @@ class Peers:
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
+        """Closes the channels of all peers, and waits for what gRPC still reports of their calls."""
         for peer in (*self._peers.values(), *self._bootstrap_peers.values()):
             await peer.close("closed")
         await asyncio.gather(*self._closing)
+        # gRPC reports the end of a call more than once, and nothing tells when it has: a later report would reach the
+        # loop after its end, and be printed there (grpc/grpc#25364).
+        await asyncio.sleep(LAST_REPORTS_S)
 
 
 def _noted(body: Answer) -> Answer:
