@@ -155,7 +155,7 @@ class DiskLogs:
     def may_lose(self, broker: int, partition: str) -> str:
         """Returns a file of the log that a power loss may take now, or bytes of it; empty if there is none.
 
-        So also on a disk that has said of a sync what is not so: then nothing is known.
+        It is empty, too, on a disk that has lied about a sync: what that may lose is not the broker's fault.
         """
         directory, disk = self._directory_of(broker, partition), self.disk(broker)
         if disk.has_deceived:

@@ -183,6 +183,22 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _dies_alone(ground: Ground, partition: str, *, others: Part, leader: Part) -> list[Part]:
+    """Returns a leader, L, that dies as the only one in sync, and a follower, F, that is back soon without its records.
+
+    `others` and `leader` say how long the other followers and the leader are down.
+    """
+    numbers = range(2, ground.replicas(partition))
+    followers: list[Part] = [{"kill": f"follower({partition}, {number})"} | others for number in numbers]
+    return [
+        {"pick": f"leader({partition})", "as": "L"},
+        {"kill": f"follower({partition}, 1)", "as": "F"},
+        *followers,
+        _when_alone(ground, partition) | {"kill": "L"} | leader,
+        {"at": "+100ms", "restart": "F"},
+    ]
+
+
 def _allowed_late(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a partition whose leader has died alone, and a topic that allows unclean elections only after that.
 
@@ -190,19 +206,12 @@ def _allowed_late(ground: Ground, choices: Choices) -> list[Part]:
     """
     partition = ground.partition(choices, lasting=True)
     topic = partition.rpartition("/")[0]
-    numbers = range(2, ground.replicas(partition))
-    followers: list[Part] = [{"kill": f"follower({partition}, {number})"} for number in numbers]
     # Nobody leads once the session of the dead leader is over.
     allowed_ms = setting(ground, SESSION) + choices.pick((300, 900), "allowed")
-    allowed: Part = {"at": f"+{allowed_ms}ms", "alter_topic": topic}
     return [
         {"alter_topic": topic, "config": {UNCLEAN: False}},
-        {"pick": f"leader({partition})", "as": "L"},
-        {"kill": f"follower({partition}, 1)", "as": "F"},
-        *followers,
-        _when_alone(ground, partition) | {"kill": "L"},
-        {"at": "+100ms", "restart": "F"},
-        allowed | {"config": {UNCLEAN: True}},
+        *_dies_alone(ground, partition, others={}, leader={}),
+        {"at": f"+{allowed_ms}ms", "alter_topic": topic, "config": {UNCLEAN: True}},
     ]
 
 
@@ -214,17 +223,11 @@ def _altered_leaderless(ground: Ground, choices: Choices) -> list[Part]:
     partition = ground.partition(choices, lasting=True)
     topic, session_ms = partition.rpartition("/")[0], setting(ground, SESSION)
     altered_ms = session_ms + choices.pick((300, 900), "altered")
-    numbers = range(2, ground.replicas(partition))
-    away = f"{2 * session_ms + 3_000}ms"
-    followers: list[Part] = [{"kill": f"follower({partition}, {number})", "down": away} for number in numbers]
+    change: Part = {"alter_topic": topic, "config": choices.pick(changes_of(ground, topic), "change")}
+    others, leader = f"{2 * session_ms + 3_000}ms", f"{altered_ms + 1_500}ms"
     return [
-        {"pick": f"leader({partition})", "as": "L"},
-        {"kill": f"follower({partition}, 1)", "as": "F"},
-        *followers,
-        _when_alone(ground, partition) | {"kill": "L", "down": f"{altered_ms + 1_500}ms"},
-        {"at": "+100ms", "restart": "F"},
-        {"at": f"+{altered_ms}ms", "alter_topic": topic}
-        | {"config": choices.pick(changes_of(ground, topic), "change")},
+        *_dies_alone(ground, partition, others={"down": others}, leader={"down": leader}),
+        {"at": f"+{altered_ms}ms"} | change,
     ]
 
 
