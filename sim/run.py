@@ -176,6 +176,11 @@ def _moves_tombstones(changes: Sequence[Mapping[str, object]]) -> bool:
     return any("delete.retention.ms" in change for change in changes)
 
 
+def _preallocates(changes: Sequence[Mapping[str, object]]) -> bool:
+    """Whether a step may give segments their whole length as they begin."""
+    return any("preallocate" in change for change in changes)
+
+
 def _least_in_sync(changes: Sequence[Mapping[str, object]]) -> list[int]:
     """Returns the numbers that changes of a topic's properties give to min.insync.replicas; 1 is its default."""
     return [int(str(each[MIN_IN_SYNC] or 1)) for each in changes if MIN_IN_SYNC in each]
@@ -357,6 +362,7 @@ class Run:
                     is_compacted=config.is_compacted,
                     keeps_tombstones=config.delete_retention_ms >= _LONG_MS
                     and not _moves_tombstones(changes),
+                    is_preallocated=config.preallocate or _preallocates(changes),
                     retention_ms=None if changes else config.retention_ms,
                     retention_bytes=None if changes else config.retention_bytes,
                 )
@@ -369,6 +375,7 @@ class Run:
                 TopicPartition(name, partition),
                 min_isr=min([topic.replicas, *_least_in_sync([change])]),
                 moves_tombstones=_moves_tombstones([change]),
+                preallocates=_preallocates([change]),
             )
 
     def end(self, replay: str) -> RunResult:

@@ -159,14 +159,15 @@ class SimDisk:
         )
         self._cache.faults.arm(trigger)
 
-    def fail_next_sync(self, path_part: str, hook: Callable[[], None]) -> None:
+    def fail_next_sync(self, path_part: str, hook: Callable[[], None], *, keeps_pages: bool = False) -> None:
         """Let the next sync of a file whose path ends in `path_part` raise EIO, after a call of `hook`.
 
-        What the file has pending is in the page cache only, from then on: later syncs succeed and do not write it.
+        What the file has pending is in the page cache only, from then on: later syncs succeed and do not write it,
+        unless the kernel keeps the pages as dirty.
         """
         trigger = Trigger(
             countdown=1, verbs=frozenset({"sync"}), path_suffix=path_part, applied=Applied.NOTHING,
-            error_number=errno.EIO, hook=hook,
+            error_number=errno.EIO, hook=hook, keeps_pages=keeps_pages,
         )  # fmt: skip
         self._cache.faults.arm(trigger)
 

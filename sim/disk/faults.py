@@ -61,6 +61,8 @@ class Trigger:
     rest: bytes = b""
     # The error to raise; None: the process dies.
     error_number: int | None = None
+    # Whether the next sync writes what a sync that fails has not written.
+    keeps_pages: bool = False
     # Called when it strikes: before the error is raised, or when the process has died.
     hook: Callable[[], None] | None = None
 

@@ -90,6 +90,11 @@ class SimFile:
         return self._node.number
 
     @property
+    def data_end(self) -> int:
+        """The position (exclusive) up to which anything was written: all that follows is zero."""
+        return self._node.data_end
+
+    @property
     def is_dead(self) -> bool:
         """Whether the life that opened the file has ended: then each call raises Dead."""
         return self._life.dead
@@ -150,7 +155,7 @@ class SimFile:
         self._resize("set_length", size)
 
     def sync(self) -> None:
-        """Make the file's bytes and length durable; after an error its pending changes are never durable.
+        """Make the file's bytes and length durable; after an error of most disks its pending changes are never durable.
 
         Raises also what an earlier sync of this file met.
         """
@@ -171,7 +176,7 @@ class SimFile:
         if stop is not None:
             if stop.share():
                 self._cache.sync_file(self._node)
-            elif stop.trigger.error_number is not None:
+            elif stop.trigger.error_number is not None and not stop.trigger.keeps_pages:
                 self._node.lose_pending()
             stop.end()
         self._cache.sync_file(self._node)

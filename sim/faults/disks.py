@@ -104,7 +104,7 @@ class DiskFaults:
                 path = _WRITTEN_BY_JOBS[step.file]
             else:
                 path = node.segment_path("-".join(step.log.rsplit("/", 1))) if step.log is not None else ""
-            node.disk.fail_next_sync(path, struck)
+            node.disk.fail_next_sync(path, struck, keeps_pages=step.pages == "dirty")
 
         return self._nodes.each(step, step.fail_sync, "the next sync fails at", arm)
 

@@ -71,7 +71,8 @@ class FailSync(DiskStep):
 
     The kernel counts the pages as clean although none was written.
     So later syncs succeed and write nothing of them: the bytes are in the page cache and not on the disk, which a power
-    loss shows. A broker must never sync again and believe it: it takes the directory offline, or ends.
+    loss shows. A broker must never sync again and believe it: it takes the directory offline, or ends. It cannot tell
+    whether its kernel is one that keeps the pages as dirty (`pages: dirty`), for which nothing is lost.
     """
 
     verb = "fail_sync"
@@ -91,6 +92,10 @@ class FailSync(DiskStep):
         default="kept",
         description="Whether the process starts over the page cache that shows the bytes, or the machine restarts.",
     )
+    pages: Literal["clean", "dirty"] = Field(
+        default="clean",
+        description="What the kernel counts the pages as that were not written: no later sync writes clean ones.",
+    )
     down: Duration | None = Field(default=None, description=_DOWN_AFTER)
 
     @model_validator(mode="after")
@@ -101,7 +106,7 @@ class FailSync(DiskStep):
 
     @property
     def loses_synced(self) -> bool:
-        return self.file is None
+        return self.file is None and self.pages == "clean"
 
 
 class HangDisk(Named):

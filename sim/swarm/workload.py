@@ -118,6 +118,8 @@ def _segments(choices: Choices) -> Part:
         config["segment.ms"] = choices.scale(500, 5_000, "age")
     if choices.chance(15, "codec"):
         config["compression.type"] = choices.pick(("gzip", "snappy", "lz4", "zstd", "uncompressed"), "which")
+    if choices.chance(12, "whole length"):
+        config["preallocate"] = True
     if choices.chance(10, "append time"):
         config["message.timestamp.type"] = "LogAppendTime"
     return config

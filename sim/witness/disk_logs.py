@@ -50,6 +50,8 @@ class DiskLogs:
         # By reader: the version of the disk's names for which no other directory can be that of its log.
         self._settled: dict[tuple[int, str], int] = {}
         self._compacted: dict[str, CompactedPartition] = {}
+        # The partitions whose segments may be longer than their batches.
+        self._preallocated: dict[str, None] = {}
         # By broker and path: the segments whose time index does not begin from the latest time that they have.
         self._timeless: dict[tuple[int, str], None] = {}
 
@@ -64,6 +66,12 @@ class DiskLogs:
         """Remember the records of this partition's log from now on, because it may be compacted."""
         truth = self._jury.ghost.partition(partition).truth
         self._compacted[partition] = CompactedPartition(truth, keeps_tombstones=keeps_tombstones)
+
+    def expect_preallocation(self, partition: str) -> None:
+        """Take zeros at the end of a segment for room that is still to be written to, from now on."""
+        self._preallocated[partition] = None
+        for (_, name), reader in self._readers.items():
+            reader.is_preallocated = reader.is_preallocated or name == partition
 
     def expect_moved_tombstones(self, partition: str) -> None:
         """Judge no longer which tombstones go: the time that they stay may change."""
@@ -252,7 +260,10 @@ class DiskLogs:
 
     def _new_reader(self, broker: int, partition: str) -> LogReader:
         directory = self._directory_of(broker, partition)
-        return LogReader(self._eyes[broker], directory, is_compacted=partition in self._compacted)
+        return LogReader(
+            self._eyes[broker], directory,
+            is_compacted=partition in self._compacted, is_preallocated=partition in self._preallocated,
+        )  # fmt: skip
 
     def _directory_of(self, broker: int, partition: str) -> str:
         """Returns the directory of the log's files; before there are any, the first one where they may be made.
@@ -278,10 +289,11 @@ class DiskLogs:
         return [place for place in places if file_system.exists(place)]
 
     def _is_used(self, broker: int, directory: str) -> bool:
-        """Whether a segment in the directory has bytes."""
+        """Whether anything was written to a segment in the directory."""
         file_system = self._eyes[broker].file_system
-        files = [join(directory, name) for name in file_system.list(directory) if name.endswith(LOG_SUFFIX)]
-        return any(file_system.stat(each).size_bytes > 0 for each in files)
+        names = [name for name in file_system.list(directory) if name.endswith(LOG_SUFFIX)]
+        nodes = [file_system.file_at(join(directory, name)) for name in names]
+        return any(node is not None and node.data_end > 0 for node in nodes)
 
     def _written_id(self, broker: int, directory: str) -> str | None:
         """Returns the topic id in the directory; None where there is none, or where the disk has damaged it."""

@@ -16,6 +16,7 @@ from storage.disk.filesystem import OpenMode, join, read_file
 # The name of the rules that no damage to a disk excuses.
 DAMAGE = "damage"
 WRONG_CHECKSUM = "the checksum is wrong"
+NO_BATCHES = "no batch follows in a segment that is sealed"
 _CRC_COVERS_FROM = 21
 _LOG_OVERHEAD = 12
 NO_LAST = 1 << 63
@@ -49,11 +50,15 @@ class DiskEye:
 class LogReader:
     """Follows one replica's files as they grow. `places` are the batches read so far, in order.
 
-    A log that `is_compacted` may lack offsets, and batches read before may have moved to another place.
+    A log that `is_compacted` may lack offsets, and batches read before may have moved to another place. A file of one
+    that `is_preallocated` may be longer than its batches: zeros up to its end are none.
     """
 
-    def __init__(self, eye: DiskEye, directory: str, *, is_compacted: bool = False) -> None:
+    def __init__(
+        self, eye: DiskEye, directory: str, *, is_compacted: bool = False, is_preallocated: bool = False
+    ) -> None:
         self._eye, self.directory, self._is_compacted = eye, directory, is_compacted
+        self.is_preallocated = is_preallocated
         self.places = no_places()
         # The offset after the batches read so far, 0 without one.
         self._end = 0
@@ -232,12 +237,18 @@ class LogReader:
             sizes[place.path] = sizes.get(place.path, 0) + place.size_bytes
         base_offset = self.base_offset()
         gone = [path for path in newest if _base_of(path) < base_offset]
-        left_bytes = sum(self._eye.file_system.stat(path).size_bytes for path in self._paths())
+        left_bytes = sum(self._size_of(path) for path in self._paths())
         found: list[tuple[int, int, int]] = []
         for path in reversed(gone):
             found.append((ends[path], newest[path], left_bytes))
             left_bytes += sizes[path]
         return tuple(reversed(found))
+
+    def _size_of(self, path: str) -> int:
+        """Returns the bytes of a segment, without those of its room that nothing was written to."""
+        size_bytes = self._eye.file_system.stat(path).size_bytes
+        node = self._eye.file_system.file_at(path) if self.is_preallocated else None
+        return size_bytes if node is None else min(size_bytes, node.data_end)
 
     def _read_file(self, path: str, check: bool, end: int = NO_LAST) -> list[Mark]:
         """Read the batches of the present file from the present position on, those below `end` only.
@@ -246,7 +257,9 @@ class LogReader:
         """
         assert path == self._path, (path, self._path)
         file, start, number = self._opened(), self._position, self._file_number
-        data, position, has_places = file.read_at(start, _ALL), 0, bool(self.places)
+        # A preallocated file may be far longer than its batches.
+        most_bytes = max(0, file.data_end - start) if self.is_preallocated else _ALL
+        data, position, has_places = file.read_at(start, most_bytes), 0, bool(self.places)
         found: list[Mark] = []
         while position < len(data):
             fields, what = _look(data, position, check)
@@ -254,6 +267,8 @@ class LogReader:
                 what = f"offset {fields[0]} follows {self._end - 1}"
                 if fields[0] < self._end:
                     self.step_back = _base_of(path)
+            if what and self.is_preallocated and not any(data[position:]):
+                break
             if what:
                 self.unsound = f"{path} at byte {start + position}: {what}"
                 return found
@@ -267,7 +282,10 @@ class LogReader:
             self._end, has_places = mark.next_offset, True
             position += size_bytes
             self._position = start + position
-        assert self._position == start + len(data), (path, self._position, start + len(data))
+        assert self.is_preallocated or self._position == start + len(data), (path, self._position, start)
+        if check and self.is_preallocated and path != self._paths()[-1] and file.size() > self._position:
+            # A segment that is sealed is cut to its batches (FR6).
+            self.unsound = f"{path} at byte {self._position}: {NO_BATCHES}"
         return found
 
     def _follows(self, base_offset: int) -> bool:

@@ -100,6 +100,7 @@ class Witness:
         flush_promised: bool,
         is_compacted: bool = False,
         keeps_tombstones: bool = True,
+        is_preallocated: bool = False,
         retention_ms: int | None = None,
         retention_bytes: int | None = None,
     ) -> None:
@@ -107,6 +108,8 @@ class Witness:
         name = str(topic_partition)
         assert name not in self._names, name
         self._names[name] = topic_partition
+        if is_preallocated:
+            self._logs.expect_preallocation(name)
         if is_compacted:
             self._logs.expect_compaction(name, keeps_tombstones=keeps_tombstones)
             # Which records a deleted segment still had is not known: compaction may have taken the newest ones.
@@ -114,7 +117,14 @@ class Witness:
         self._created[name] = Created(name, min_isr, flush_promised, retention_ms, retention_bytes)
         self.jury.see(self._created[name])
 
-    def expect_change(self, topic_partition: TopicPartition, *, min_isr: int, moves_tombstones: bool) -> None:
+    def expect_change(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        min_isr: int,
+        moves_tombstones: bool,
+        preallocates: bool = False,
+    ) -> None:
         """Judge a partition by the least that its topic promises before or after a change, or after each change.
 
         Nobody outside knows when which broker has learned of it. `min_isr` are the least that have to be in sync then.
@@ -127,6 +137,8 @@ class Witness:
         self.jury.see(self._created[name])
         if moves_tombstones:
             self._logs.expect_moved_tombstones(name)
+        if preallocates:
+            self._logs.expect_preallocation(name)
 
     def on_observes(self, node: Member, observes: list[Observe]) -> None:
         """Turn all observations of one step of a node into sightings."""

@@ -47,11 +47,18 @@ def _fail_sync(ground: Ground, choices: Choices) -> list[Part]:
     In some seeds it is one of those with which the broker stops in order.
     """
     cache = choices.pick(("kept", "kept", "dropped"), "page cache")
-    sync: Part = {"fail_sync": ground.broker(choices), "page_cache": cache}
+    sync: Part = {"fail_sync": ground.broker(choices), **_left_by(ground, choices, cache)}
     if choices.chance(30, "as it stops"):
         stop: Part = {"at": "+1ms", "stop": "S", "down": choices.ms(DOWN_MS, "down for")}
         return [sync | {"down": choices.ms(DOWN_MS, "down"), "as": "S"}, stop]
     return _with_power_loss(choices, sync, (500, 2_000, 4_000))
+
+
+def _left_by(ground: Ground, choices: Choices, cache: str) -> Part:
+    """Returns what a sync that fails leaves: all of it to the next sync, unless losses are excused."""
+    if _is_beyond(ground) and choices.chance(75, "clean"):
+        return {"page_cache": cache}
+    return {"pages": "dirty"}
 
 
 def _with_power_loss(choices: Choices, sync: Part, gaps_ms: tuple[int, ...]) -> list[Part]:
@@ -70,7 +77,7 @@ def _fail_flush(ground: Ground, choices: Choices) -> list[Part]:
     followers = ("follower",) if ground.replicas(partition) > 1 else ()
     who = choices.pick(("leader", "leader", *followers), "who")
     cache = choices.pick(("kept", "dropped"), "page cache")
-    sync: Part = {"fail_sync": f"{who}({partition})", "log": partition, "page_cache": cache}
+    sync: Part = {"fail_sync": f"{who}({partition})", "log": partition, **_left_by(ground, choices, cache)}
     return _with_power_loss(choices, sync, (500, 1_000, 2_000))
 
 
@@ -82,7 +89,7 @@ def _flushed(ground: Ground) -> tuple[str, ...]:
 
 
 def _may_fail_flush(ground: Ground) -> bool:
-    return _is_beyond(ground) and bool(_flushed(ground))
+    return bool(_flushed(ground))
 
 
 def _fail_job(ground: Ground, choices: Choices) -> list[Part]:
@@ -156,8 +163,8 @@ _lose_writes, _misdirect_writes = _phantom_writes("lose_writes"), _phantom_write
 
 DAMAGE = (
     Fault(name="fail-disk", family="disk", percent=30, most=2, draw=_fail_disk),
-    Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync, is_possible=_is_beyond),
-    chain("fail-flush", _fail_flush, percent=100, possible=_may_fail_flush),
+    Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync),
+    chain("fail-flush", _fail_flush, percent=60, possible=_may_fail_flush),
     Fault(name="fail-job", family="disk", percent=50, most=2, draw=_fail_job),
     Fault(name="fail-controller", family="disk", percent=80, most=2, draw=_fail_controller),
     # Above a hundred, because the shapes that are not about disks take a fifth of it or less.

@@ -6,7 +6,7 @@ import pytest
 
 from sim.disk import SimDisk
 from sim.disk.life import Life
-from sim.witness.log_reader import DiskEye, LogReader
+from sim.witness.log_reader import NO_BATCHES, DiskEye, LogReader
 from storage.batch import Record, build_batch
 from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
@@ -19,11 +19,13 @@ def batch(offset: int, value: bytes = b"v") -> bytes:
 class Log:
     """A log on a disk of its own, and a reader of it."""
 
-    def __init__(self, *, is_compacted: bool = False) -> None:
+    def __init__(self, *, is_compacted: bool = False, is_preallocated: bool = False) -> None:
         self.disk = SimDisk(Draws(1), lambda: 0)
         self.file_system = self.disk.file_system(Life())
         self.file_system.make_directory("data/t-0")
-        self.reader = LogReader(DiskEye(self.disk), "data/t-0", is_compacted=is_compacted)
+        self.reader = LogReader(
+            DiskEye(self.disk), "data/t-0", is_compacted=is_compacted, is_preallocated=is_preallocated
+        )
 
     def append(self, base_offset: int, *batches: bytes, name: str = "") -> None:
         """Append to the segment of that base offset, and make all durable."""
@@ -32,6 +34,12 @@ class Log:
         file.append(b"".join(batches))
         file.close()
         self.disk.sync_all()
+
+    def lengthen(self, base_offset: int, size_bytes: int) -> None:
+        """Give the segment of that base offset this length, with zeros behind what was written to it."""
+        file = self.file_system.open(f"data/t-0/{base_offset:020d}.log", OpenMode.CREATE)
+        file.set_length(size_bytes)
+        file.close()
 
     def read(self) -> list[int]:
         """Returns the base offsets of the batches that were not read before."""
@@ -152,3 +160,56 @@ def test_t25_a_cut_within_a_batch_takes_it_whole_and_the_next_one_begins_behind_
     log.append(0, batch(4))
     log.reader.read_all()
     assert log.reader.unsound.endswith("offset 4 follows 2")
+
+
+def preallocated(size_bytes: int) -> Log:
+    """Returns a log of two batches in a file of that length, of a topic whose segments are preallocated."""
+    log = Log(is_preallocated=True)
+    log.append(0, batch(0), batch(1))
+    log.lengthen(0, size_bytes)
+    return log
+
+
+def test_fr1_the_room_of_a_preallocated_segment_is_no_damage() -> None:
+    log = preallocated(1 << 30)
+    assert [mark.base_offset for mark in log.reader.read_all()] == [0, 1]
+    assert log.reader.unsound == ""
+    assert log.reader.durable_end() == 2
+    place = log.reader.places[-1]
+    file = log.file_system.open(f"data/t-0/{0:020d}.log", OpenMode.WRITE)
+    file.write_at(place.position + place.size_bytes, batch(2))
+    assert log.read() == [2]
+
+
+def test_zeros_at_the_end_of_any_other_segment_are_damage() -> None:
+    log = Log()
+    log.append(0, batch(0), batch(1))
+    log.lengthen(0, 4096)
+    log.reader.read_all()
+    assert "no batch" in log.reader.unsound
+
+
+def test_bytes_in_the_room_of_a_preallocated_segment_are_damage() -> None:
+    log = preallocated(4096)
+    log.append(0, b"x")
+    log.reader.read_all()
+    assert "no batch" in log.reader.unsound
+
+
+def test_fr6_a_sealed_segment_that_keeps_its_room_is_damaged() -> None:
+    log = preallocated(4096)
+    log.append(2, batch(2))
+    log.reader.read_all()
+    assert log.reader.unsound.endswith(NO_BATCHES)
+    assert [place.mark.base_offset for place in log.reader.places] == [0, 1]
+
+
+def test_the_room_of_a_deleted_segment_s_successor_is_no_part_of_the_log_s_size() -> None:
+    log = preallocated(4096)
+    file = log.file_system.open(f"data/t-0/{0:020d}.log", OpenMode.WRITE)
+    file.set_length(2 * len(batch(0)))
+    log.append(2, batch(2))
+    log.lengthen(2, 4096)
+    log.reader.read_on()
+    log.file_system.unlink(f"data/t-0/{0:020d}.log")
+    assert log.reader.deleted_segments() == ((2, 5, len(batch(2))),)

@@ -347,6 +347,26 @@ def test_a_sync_after_a_failed_one_says_success_and_writes_nothing_of_the_droppe
     assert disk.durable_bytes("a") == b"\0\0\0de"
 
 
+def test_where_pages_stay_dirty_the_sync_after_a_failed_one_writes_them() -> None:
+    disk = SimDisk(Draws(1), lambda: 0)
+    fs = disk.file_system(Life("first"))
+    file = fs.open("a", OpenMode.CREATE_NEW)
+    fs.sync_directory("")
+    disk.fail_next_sync("a", lambda: None, keeps_pages=True)
+    file.append(b"abc")
+    with pytest.raises(OSError):
+        file.sync()
+    assert disk.durable_bytes("a") == b""
+    # The process that was told takes it for lost all the same.
+    with pytest.raises(OSError):
+        file.sync()
+    again = fs.open("a", OpenMode.CREATE)
+    again.append(b"de")
+    again.sync()
+    assert not disk.deceives
+    assert disk.durable_bytes("a") == b"abcde"
+
+
 GIVES_UP = """
 scenario: gives-up
 duration: 5s
