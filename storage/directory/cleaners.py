@@ -7,7 +7,7 @@ that owns the logs; the work of a round runs elsewhere. Kafka: LogCleanerManager
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, final
 
 from storage.disk.checkpoints import OffsetCheckpoint
@@ -53,12 +53,18 @@ class _State:
 class CleanerManager:
     """Chooses the logs of `directory` that are cleaned.
 
-    `logs` is the log manager's own mapping, to which logs are added later.
+    `logs` is the log manager's own mapping, to which logs are added later; only those that are wanted are cleaned.
     """
 
-    def __init__(self, file_system: FileSystem, directory: str, logs: Mapping[str, PartitionLog]) -> None:
+    def __init__(
+        self,
+        file_system: FileSystem,
+        directory: str,
+        logs: Mapping[str, PartitionLog],
+        is_wanted: Callable[[PartitionLog], bool] = lambda log: True,
+    ) -> None:
         self._file = OffsetCheckpoint(file_system, join(directory, CLEANER_CHECKPOINT))
-        self._logs = logs
+        self._logs, self._is_wanted = logs, is_wanted
         # Whether the file lacks the last change, because it could not be opened; `find_filthiest` writes it then.
         self._is_file_behind = False
         self._states: dict[Key, _State] = {}
@@ -107,7 +113,7 @@ class CleanerManager:
     def _may_clean(self, log: PartitionLog) -> bool:
         key = key_of(log)
         is_free = key not in self._states and key not in self._uncleanable
-        return is_free and log.config.is_compacted and log.online.reason is None
+        return is_free and log.config.is_compacted and log.online.reason is None and self._is_wanted(log)
 
     def _look_at(self, log: PartitionLog, now_ms: int) -> Candidate | None:
         key = key_of(log)

@@ -147,6 +147,8 @@ class LogManager:
         # Each with the topic id that the creation was given: it may be on the disk, too.
         self.half_made: dict[str, str | None] = {}
         self._is_loaded = False
+        # Whether a call on the disk has failed of which no step hears.
+        self._is_distrusted = False
         # Whether a load has lowered a high watermark: its log ends below the checkpoint.
         self._is_high_watermark_lowered = False
         self._deleted_count = 0
@@ -566,13 +568,13 @@ class LogManager:
     def shutdown(self, broker_epoch: int = NO_BROKER_EPOCH, now_ms: int | None = None) -> bool:
         """Flush and close all logs, then write checkpoints and the mark of a clean stop (LL5); release the lock last.
 
-        Returns whether the stop was clean: if a log cannot be closed, the mark is not written and the next start
-        recovers all logs.
+        Returns whether the stop was clean: if a log cannot be closed, or the disk is distrusted, the mark is not
+        written and the next start recovers all logs.
         """
         # Without it the mark of a clean stop could be written while another process appends.
         assert self._lock is not None, self.directory
         now_ms = self._now_ms if now_ms is None else now_ms
-        is_clean = True
+        is_clean = not self._is_distrusted
         for _, log in self._doomed:
             log.close_handles()
         for log in self.logs.values():
@@ -594,6 +596,11 @@ class LogManager:
         finally:
             self._release_lock()
         return is_clean
+
+    def distrust(self, error: Exception) -> None:
+        """Note that a call on the disk has failed of which no step hears: the stop is not clean (AP16)."""
+        logger.error("log directory not closed cleanly: directory=%s reason=%s", self.directory, error)
+        self._is_distrusted = True
 
     def close_handles(self) -> None:
         """Close without sync or mark, as in a crash; the lock is released."""

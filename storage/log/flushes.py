@@ -33,7 +33,7 @@ class PreparedFlush:
     afterwards were not synced by this flush.
     """
 
-    __slots__ = ("_file_system", "_lack", "_segments", "_sync_directory", "offset", "valid_up_to")
+    __slots__ = ("_file_system", "_lack", "_segments", "_sync_directory", "error", "offset", "valid_up_to")
 
     def __init__(
         self,
@@ -46,6 +46,8 @@ class PreparedFlush:
         self.offset = self.valid_up_to = offset
         self._segments = segments
         self._sync_directory = directory_to_sync
+        # The disk error that `__call__` has raised: its end may find nobody who hears of it.
+        self.error: OSError | None = None
         # What `__call__` raises in place of a sync.
         self._lack: OSError | None = None
         try:
@@ -68,6 +70,7 @@ class PreparedFlush:
         except OSError as error:
             if is_out_of_handles(error):
                 raise OutOfHandles(f"not flushed up to offset {self.offset}: {error}") from error
+            self.error = error
             raise
 
     def _sync_all(self) -> None:
@@ -239,9 +242,13 @@ class Flushes:
         """Decide what `flush` would sync, for a call on another thread, after which `done(prepared.offset)` must be
         called.
 
-        Rules FL1 to FL4. Raises StorageError.
+        Rules FL1 to FL4. Raises StorageError, too if an earlier one has met a disk error of which the log was not told:
+        a sync that failed is never tried again (AP16).
         """
         self._online.check()
+        for earlier in self._prepared:
+            if earlier.error is not None:
+                raise self._online.failed("flush", earlier.error) from earlier.error
         local = self._local
         offset = local.log_end_offset if up_to is None else up_to
         assert 0 <= offset <= local.log_end_offset, (offset, local.log_end_offset)

@@ -239,6 +239,17 @@ class BrokerLogs:
         """
         self._delete(replica.topic_partition, replica.log)
 
+    def delete_unopened(self, topic_partition: TopicPartition, topic_id: str) -> None:
+        """Deletes the log of that very topic of which there is no replica: its role waited for a descriptor."""
+        topic, partition = topic_partition
+        manager = self.directories.manager_of(topic, partition)
+        log = self.get(topic, partition)
+        if manager is None or log is None:
+            return
+        known_id = manager.topic_ids.get(directory_name(topic, partition))
+        if known_id is None or fencing.is_same_topic(text_topic_id(topic_id), known_id):
+            self._delete_alone(topic_partition, log)
+
     def _delete(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         topic, partition = topic_partition
         try:
@@ -313,8 +324,10 @@ class BrokerLogs:
         path = manager.set_aside(topic_partition.topic, topic_partition.partition)
         self._outbox.observe("replica.set_aside", topic_partition=str(topic_partition), path=path or "")
 
-    def new_cleaners(self) -> dict[str, CleanerManager]:
+    def new_cleaners(self, is_wanted: Callable[[PartitionLog], bool]) -> dict[str, CleanerManager]:
         """Makes one cleaner for each directory, which follows the logs that are added to and removed from it.
+
+        It works on those that are wanted when it looks for one.
 
         A directory whose checkpoint of the cleaner cannot be created goes offline. Raises DirectoryFailed if no other
         one is left.
@@ -323,7 +336,7 @@ class BrokerLogs:
         for manager in list(self.directories.online):
             directory = manager.directory
             try:
-                cleaners[directory] = CleanerManager(self._file_system, directory, manager.logs)
+                cleaners[directory] = CleanerManager(self._file_system, directory, manager.logs, is_wanted)
             except OSError as error:
                 if is_lack(error):
                     raise
@@ -436,6 +449,12 @@ class BrokerLogs:
             except DirectoryFailed as error:
                 self.directories.fail(manager.directory, error)
         self._arm_recovery_points(now_ms)
+
+    def distrust(self, directory: str, error: Exception) -> None:
+        """Lets an orderly stop leave no mark in a directory of which nobody hears any more that its disk has failed."""
+        for manager in self.directories.online:
+            if manager.directory == directory:
+                manager.distrust(error)
 
     def prepare_shutdown(self, broker_epoch: int, now_ms: int) -> Callable[[], None]:
         """Returns the job of an orderly stop: it flushes and closes all logs, then marks the stop as clean (STO-3).

@@ -11,6 +11,7 @@ import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import final
 
 from cluster.core.broker.logs import BrokerLogs, note_unclosed
@@ -47,6 +48,23 @@ class _Round:
         self.pieces: Iterator[Work] = iter(compaction)
         self.key: Key = key_of(log)
         self.bytes_before = log.local.segments.size_bytes
+        # What the last slice has met: its end may find nobody who hears of it.
+        self.error: Exception | None = None
+
+    def work(self, slice_of_work: Work) -> None:
+        """Does one slice, in its job."""
+        try:
+            slice_of_work()
+        except Exception as error:
+            self.error = error
+            raise
+
+    def abort(self) -> None:
+        """Deletes what the round has written. Raises the disk error that its last slice has met, or one of its own."""
+        error = self.error
+        self.compaction.abort()
+        if isinstance(error, OSError) and error.errno not in _OF_ABORTS and not is_lack(error):
+            raise error
 
 
 @final
@@ -88,6 +106,11 @@ class LogMaintenance:
         """Returns the cleaner of the log's directory. Raises KeyError if the directory is offline."""
         return self.cleaners[dirname(log.directory)]
 
+    def _is_of_replica(self, log: PartitionLog) -> bool:
+        """Returns whether a replica has the log: others wait to be deleted or set aside, and end at any moment."""
+        replica = self._context.replicas.get(TopicPartition(log.topic, log.partition))
+        return replica is not None and replica.log is log
+
     def _has_disk(self, log: PartitionLog) -> bool:
         """Returns whether the disk under the log works. A log that was deleted does not learn that its disk fails."""
         return log.online.reason is None and dirname(log.directory) in self.cleaners
@@ -96,7 +119,7 @@ class LogMaintenance:
         """Sets the timers of all timed work; that of the cleaner only if it is enabled."""
         assert not self.cleaners, "started twice"
         config = self._config
-        self.cleaners = self._logs.new_cleaners()
+        self.cleaners = self._logs.new_cleaners(self._is_of_replica)
         assert self.cleaners, "no log directory is online"
         first_ms = now_ms + config.log_initial_task_delay_ms
         self._retention.arm(first_ms)
@@ -105,14 +128,21 @@ class LogMaintenance:
             self._arm_cleaner(now_ms)
 
     def prepare_stop(self) -> Callable[[], None]:
-        """Returns what the job that closes the logs must do first: it deletes what a running round has written."""
+        """Returns what the job that closes the logs must do first: it deletes what a running round has written.
+
+        A disk error of the round ends the trust in its directory alone: the others are closed in order.
+        """
         assert not self._is_stopped, "stopped twice"
         self._is_stopped = True
         running, self._round = self._round, None
 
         def stop() -> None:
-            if running is not None:
-                running.compaction.abort()
+            if running is None:
+                return
+            try:
+                running.abort()
+            except (OSError, StorageError) as error:
+                self._logs.distrust(dirname(running.log.directory), error)
 
         return stop
 
@@ -331,7 +361,7 @@ class LogMaintenance:
         if work is None:
             self._finish(now_ms, running)
         else:
-            self._outbox.run_job("compact", work, self._on_slice_done)
+            self._outbox.run_job("compact", partial(running.work, work), self._on_slice_done)
 
     def _on_slice_done(self, now_ms: int, error: Exception | None) -> None:
         running = self._round

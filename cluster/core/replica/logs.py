@@ -37,6 +37,9 @@ class Logs(Protocol):
     def delete(self, replica: Replica) -> None:
         """Deletes the log of a replica that was removed. Raises OSError, StorageError."""
 
+    def delete_unopened(self, topic_partition: TopicPartition, topic_id: str) -> None:
+        """Deletes the log of that very topic, if there is one of which no replica was made."""
+
     def set_strays_aside(self, expected: dict[TopicPartition, str]) -> None:
         """Renames the logs that are not among `expected`, topic ids by partition: the metadata does not know them."""
 

@@ -342,6 +342,11 @@ class Roles:
             # A deletion that fails takes the other replicas of its directory out of the table.
             if self._context.replicas.get(topic_partition) is replica:
                 self.remove(replica)
+        # Their logs may have been found before a file of theirs could not be opened.
+        for topic_partition in sorted(self._postponed):
+            if topic_partition.topic == name and topic_partition not in self._context.replicas:
+                self._postponed.discard(topic_partition)
+                self._logs.delete_unopened(topic_partition, topic_id)
         self._context.forget_offline(topic_id)
 
     def remove(self, replica: Replica) -> None:

@@ -13,7 +13,7 @@ from cluster.core.broker.logs import HIGH_WATERMARK_TIMER, RECOVERY_POINT_TIMER
 from cluster.core.broker.maintenance import CLEANER_TIMER
 from cluster.core.effects import Effect, RunJob, SetTimer, Stop
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import ListOffsetsRequest, ListOffsetsResponse
+from cluster.core.messages import ListOffsetsRequest, ListOffsetsResponse, TopicPartition
 from cluster.core.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from cluster.core.replica.roles import RETRY_MS, RETRY_TIMER
 from sim.disk.life import Life
@@ -202,6 +202,45 @@ def test_rol5_a_log_whose_name_a_new_topic_has_meanwhile_is_set_aside_and_the_ne
     assert outcomes(produce(setup, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
 
 
+def test_cl23_a_log_whose_deletion_waits_for_a_descriptor_is_not_compacted() -> None:
+    """A round would lose its files to the deletion, and take that for a failed disk."""
+    setup = compacting()
+    lack(setup, "reserve")
+    setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID), *topic("u", "2f" * 16))
+    setup.disk.mend()
+    assert placed_logs(setup)[:1] == ["t-0"]
+    assert of(setup.fire(CLEANER_TIMER, 15_000), RunJob) == []
+    assert is_serving(setup, setup.fire(HIGH_WATERMARK_TIMER))
+    assert "t-0" not in placed_logs(setup)
+
+
+def test_rol5_a_topic_that_is_deleted_while_a_role_waits_for_a_descriptor_leaves_no_log() -> None:
+    setup = leading()
+    produce(setup, *PARTITIONS)
+    again = restarted(setup)
+    again.disk.file_system(Life("hand")).unlink("two/t-1/partition.metadata")
+    again.disk.fail(1, errno.EMFILE, verbs={"sync"}, path_suffix="two/t-1/partition.metadata.tmp")
+    again.boot(*topic())
+    assert TopicPartition("t", 1) not in again.broker.replicas()
+    again.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
+    assert placed(again) == {"one": [], "two": []}
+    assert observed(retry(again), "replica.became_leader") == []
+
+
+def test_rol5_the_log_of_another_topic_stays_when_one_is_deleted_whose_role_waits() -> None:
+    setup = booted()
+    lack(setup, "reserve")
+    setup.metadata(*topic())
+    setup.disk.mend()
+    other = "2f" * 16
+    setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID), *topic(topic_id=other))
+    assert all_placed(setup) == [str(each) for each in PARTITIONS]
+
+
+def placed_logs(setup: BrokerSetup) -> list[str]:
+    return [name for logs in placed(setup).values() for name in logs]
+
+
 def test_hwm8_checkpoints_that_find_no_descriptor_are_written_the_next_time() -> None:
     setup = leading()
     lack(setup, "create")
@@ -258,7 +297,7 @@ def test_rt16_a_cleaner_checkpoint_that_finds_no_descriptor_is_written_before_th
     setup.disk.crash_process()
     again = BrokerSetup(setup.disk, life=2)
     again.start()
-    (found,) = again.broker._logs.new_cleaners().values()
+    (found,) = again.broker._logs.new_cleaners(lambda log: True).values()
     assert found.checkpoints == {("t", 0): 3}
 
 
