@@ -15,7 +15,7 @@ from cluster.core.client.effects import (
     TopicMissing,
     Truncated,
 )
-from cluster.core.client.starts import BeforeEnd, LookedUp, asked_timestamp
+from cluster.core.client.starts import AtTime, BeforeEnd, LookedUp, asked_timestamp
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
     EARLIEST_TIMESTAMP,
@@ -50,10 +50,13 @@ def _place_of(sought: LookedUp, answers: Mapping[int, int]) -> int | None:
             return None if end is None or start is None else max(start, end - sought.count)
         case BeforeEnd():
             return end
+        case AtTime():
+            found = answers.get(sought.timestamp_ms)
+            # No record was as late as that; an end that was told afterwards may be behind one that came meanwhile.
+            is_before = found == -1 and next(iter(answers)) == LATEST_TIMESTAMP
+            return end if is_before else None if found == -1 else found
         case _:
-            found = answers.get(asked_timestamp(sought))
-            # No record is as late as that.
-            return end if found == -1 else found
+            return answers.get(asked_timestamp(sought))
 
 
 @final
@@ -63,10 +66,11 @@ class ConsumerPositions:
     A fetch names the offset where the consumer is. With it, it names the leader epoch of the last record that it has
     read, or after a cut the epoch that the cut has left: otherwise the leader could not find where their logs part
     (KIP-320). Where its offset is out of range, it goes on where its `auto.offset.reset` says, as the broker names it.
-    It tells its user that the partition ends here where it has read up to the high watermark, and nowhere else. It says
-    once that a topic is missing, until the topic was there or the reason is another one. Where its user sends it to a
-    place that is looked up, it goes on where brokers have said that the place is, and a number of offsets before the
-    end is not before the log start. What was answered is not looked up again.
+    It tells its user that the partition ends here where it has read up to the high watermark, and nowhere else: a new
+    leader whose high watermark is below what was read does not know the end yet. It says once that a topic is missing,
+    until the topic was there or the reason is another one. Where its user sends it to a place that is looked up, it
+    goes on where brokers have said that the place is; a number of offsets before the end is not before the log start,
+    and a time is not behind a record that came while it was looked up. What was answered is not looked up again.
     """
 
     name = "consumer-positions"
@@ -128,6 +132,8 @@ class ConsumerPositions:
             case Truncated():
                 cut = Position(effect.to_offset, effect.epoch)
                 self._positions[consumer, str(effect.topic_partition)] = cut
+                # Other records may come up to the same end.
+                self._ends.pop((consumer, str(effect.topic_partition)), None)
             case EndOfPartition():
                 self._on_end((consumer, str(effect.topic_partition)), effect.offset)
             case TopicMissing():
@@ -139,11 +145,11 @@ class ConsumerPositions:
                 pass
 
     def _on_end(self, key: Key, offset: int) -> None:
-        known, high_watermark = self._positions.get(key), self._unended.pop(key, 0)
+        known, high_watermark = self._positions.get(key), self._unended.pop(key, offset)
         if self._ends.get(key) == offset:
             self._report(key, f"tells its user again that it has read up to the end, {offset}")
         self._ends[key] = offset
-        if (known is not None and offset != known.offset) or offset < high_watermark:
+        if (known is not None and offset != known.offset) or offset != high_watermark:
             self._report(
                 key, f"ends at {offset}; it is at {known}, and {high_watermark} was the end when it read"
             )
@@ -155,11 +161,12 @@ class ConsumerPositions:
             del self._damaged[key]
             return
         is_told = self._ends.get(key) == position.offset
-        if high_watermark is not None and position.offset >= high_watermark and not is_told:
+        if high_watermark == position.offset and not is_told:
             self._report(key, f"has read all below {high_watermark}, and has not told its user")
 
     def _on_reset(self, key: Key, effect: PositionReset) -> None:
         self._positions[key] = Position(effect.offset, -1)
+        self._ends.pop(key, None)
         answers, sought = self._found.pop(key, {}), self._sought.pop(key, None)
         _, timestamp = self._asked.get(key, (-1, None))
         if effect.reason != OUT_OF_RANGE:

@@ -540,10 +540,12 @@ class ConsumerShell(ClientShell):
         self._consumer_watcher.on_told(self, effect)
 
     def _on_lost(self, effect: PositionLost) -> None:
-        """Read no more of the partition, where a broker may have answered what nobody asked; else that is a bug."""
+        """Read no more of the partition, where a broker may have answered what nobody asked, or where its log stays
+        damaged; else that is a bug.
+        """
         # It is paused for good now.
         self._pauses.discard(effect.topic_partition)
-        if self.network.counts.unchecked:
+        if self.network.counts.unchecked or effect.error is ErrorCode.CORRUPT_MESSAGE:
             return
         raise AssertionError(
             f"{self.name} lost its position in {effect.topic_partition}: {effect.error.name}"

@@ -47,6 +47,9 @@ from storage.values import quickly_made
 WAKE_TIMER = "consumer.wake"
 CONSUMER_REPLICA_ID = -1
 OUT_OF_RANGE = "out_of_range"
+# How long a consumer fetches a batch again that stays damaged, before its user has to decide. Kafka: not at all, its
+# poll raises at once.
+DAMAGED_MS = 30_000
 
 Start = int | OffsetReset | AtTime | BeforeEnd
 
@@ -65,10 +68,12 @@ class Position:
     high_watermark: int = -1
     retry_at_ms: int = 0
     lookup_call: int | None = None
+    # Since when the batch at `offset` has been damaged in each answer; None if it has not.
+    damaged_since_ms: int | None = None
     is_fetching: bool = False
     is_paused: bool = False
     max_bytes: int
-    # The offset of the last EndOfPartition.
+    # The offset of the last EndOfPartition, unless other records may come before it.
     reported_end_offset: int = -1
 
 
@@ -146,8 +151,10 @@ class ConsumerCore:
         """Stops fetching the partition; an answer on its way is dropped, and fetched again after `resume`."""
         self._positions[topic_partition].is_paused = True
 
-    def resume(self, now_ms: int, topic_partition: TopicPartition) -> list[ConsumerEffect]:
-        self._positions[topic_partition].is_paused = False
+    def resume(self, now_ms: int, *topic_partitions: TopicPartition) -> list[ConsumerEffect]:
+        """Fetches the partitions again: those of one leader with one request, in which none waits for another."""
+        for topic_partition in topic_partitions:
+            self._positions[topic_partition].is_paused = False
         return self._run(now_ms)
 
     @property
@@ -406,7 +413,7 @@ class ConsumerCore:
     def _on_out_of_range(self, position: Position) -> list[ConsumerEffect]:
         if self.config.auto_offset_reset is OffsetReset.NONE:
             return self._lose(position, ErrorCode.OFFSET_OUT_OF_RANGE)
-        position.offset, position.last_fetched_epoch = None, NO_EPOCH
+        position.offset, position.last_fetched_epoch, position.reported_end_offset = None, NO_EPOCH, -1
         position.reset, position.reason = self.config.auto_offset_reset, OUT_OF_RANGE
         return []
 
@@ -418,6 +425,8 @@ class ConsumerCore:
         assert position.offset is not None
         from_offset, to_offset = position.offset, min(position.offset, diverging.end_offset)
         position.offset, position.last_fetched_epoch = to_offset, diverging.epoch
+        # Other records may come up to the same end.
+        position.reported_end_offset = -1
         return [
             Truncated(
                 topic_partition=position.topic_partition,
@@ -444,7 +453,7 @@ class ConsumerCore:
         # They would be read a second time.
         assert not read.records or read.next_offset > position.offset, (read.next_offset, position.offset)
         if read.next_offset > position.offset:
-            position.offset = read.next_offset
+            position.offset, position.damaged_since_ms = read.next_offset, None
             position.last_fetched_epoch = read.last_epoch
             position.max_bytes = self.config.max_partition_fetch_bytes
             # The leader serves a request in its order: those that had nothing of this answer come first now (KIP-74).
@@ -467,7 +476,10 @@ class ConsumerCore:
         return [*effects, *self._report_end(position)]
 
     def _on_damage(self, now_ms: int, position: Position, damage: StorageError) -> list[ConsumerEffect]:
-        """Fetches a damaged batch again: it may have been damaged on the way. The user sees no record of it."""
+        """Fetches a damaged batch again: it may have been damaged on the way. The user sees no record of it.
+
+        One that stays damaged is so in the log: the reading ends there, until the user moves the position past it.
+        """
         notice = Observe(
             kind="consumer.damaged_batch",
             fields=(
@@ -477,11 +489,16 @@ class ConsumerCore:
             ),
         )
         error = ErrorCode.CORRUPT_MESSAGE if isinstance(damage, CorruptBatch) else ErrorCode(damage.code)
+        if position.damaged_since_ms is None:
+            position.damaged_since_ms = now_ms
+        if now_ms - position.damaged_since_ms >= DAMAGED_MS:
+            return [notice, *self._lose(position, error)]
         return [notice, *self._on_error(now_ms, position, error)]
 
     def _report_end(self, position: Position) -> list[ConsumerEffect]:
         offset = position.offset
-        if offset is None or offset < position.high_watermark or offset == position.reported_end_offset:
+        # A leader whose high watermark is below the position learns only later where the end is.
+        if offset is None or offset != position.high_watermark or offset == position.reported_end_offset:
             return []
         position.reported_end_offset = offset
         return [EndOfPartition(topic_partition=position.topic_partition, offset=offset)]

@@ -169,7 +169,7 @@ class MetadataCache:
 
 @final
 class MetadataUpdater:
-    """Asks for metadata, one request at a time, each to another broker; to a bootstrap address once all have failed."""
+    """Asks for metadata, one request at a time, each to another broker; to a bootstrap address where all failed."""
 
     def __init__(self, *, retry_backoff_ms: int, request_timeout_ms: int, max_age_ms: int) -> None:
         self.cache = MetadataCache()
@@ -216,13 +216,16 @@ class MetadataUpdater:
         )
 
     def count_failure(self, *, has_failed: bool) -> None:
-        """Counts a failed request to `next_node`: after one for each broker the bootstrap address is asked."""
+        """Counts a failed request to `next_node`: after one for each broker it is the bootstrap address's turn."""
         self._failures = self._failures + 1 if has_failed else 0
 
     def next_node(self) -> int:
-        """Returns a broker, another one each time; BOOTSTRAP where none is known or all have failed."""
+        """Returns a broker, another one each time; BOOTSTRAP where none is known, and once after all have failed.
+
+        Then they have their turns again: the address may be that of a broker that is gone for good.
+        """
         known = sorted(self.cache.brokers)
-        if not known or self._failures >= len(known):
+        if not known or self._failures % (len(known) + 1) == len(known):
             return BOOTSTRAP
         self._turn += 1
         return known[self._turn % len(known)]

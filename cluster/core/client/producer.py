@@ -158,12 +158,11 @@ class ProducerCore:
             self._wanted_bytes = 0
         self.unfinished.add(record.size_bytes)
         self.metadata.watch((topic,))
-        if self._waiting.has(topic) or not self.metadata.cache.partitions(topic):
-            self._waiting.add(record)
+        if (place := self._awaited(record)) is not None:
+            self._waiting.add(place, record)
             return self._run(now_ms)
-        effects: list[ProducerEffect] = []
-        needs_run = self._accumulate(record, effects) or (self._wanted_bytes > 0 and not self.has_room)
-        return [*effects, *self._run(now_ms)] if needs_run or effects else effects
+        needs_run = self._accumulate(record) or (self._wanted_bytes > 0 and not self.has_room)
+        return self._run(now_ms) if needs_run else []
 
     def flush(self, now_ms: int, ticket: int) -> list[ProducerEffect]:
         """Sends without lingering; `Flushed(ticket)` follows once all records sent before have their outcome."""
@@ -232,7 +231,20 @@ class ProducerCore:
         topic_partition = TopicPartition(record.topic, number)
         return Delivered(ticket=record.ticket, topic_partition=topic_partition, error=error, message=message)
 
-    def _accumulate(self, record: PendingRecord, effects: list[ProducerEffect]) -> bool:
+    def _awaited(self, record: PendingRecord) -> TopicPartition | None:
+        """Returns the place for whose metadata a record has to wait; None if it is known.
+
+        A partition that the topic lacks may have been added to it since the last answer.
+        """
+        of_topic = TopicPartition(record.topic, NO_PARTITION)
+        partitions = self.metadata.cache.partitions(record.topic)
+        if not partitions or self._waiting.has(of_topic):
+            return of_topic
+        if record.partition is None or record.partition in partitions:
+            return None
+        return TopicPartition(record.topic, record.partition)
+
+    def _accumulate(self, record: PendingRecord) -> bool:
         """Adds the record to the last batch of its partition; returns whether a batch may be due because of it.
 
         If two batches were waiting, the first was due already: a third one makes no other due, unless the buffer is
@@ -240,10 +252,7 @@ class ProducerCore:
         """
         number = self._choose_partition(record)
         topic_partition = TopicPartition(record.topic, number)
-        if number not in self.metadata.cache.partitions(record.topic):
-            text = f"topic {record.topic} has no partition {number}"
-            effects.append(self._fail_waiting(record, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text))
-            return False
+        assert number in self.metadata.cache.partitions(record.topic), topic_partition
         queue = self._queues.get(topic_partition)
         if queue is None:
             queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
@@ -318,19 +327,33 @@ class ProducerCore:
         return [*effects, *self._arm(now_ms)]
 
     def _take_waiting(self, now_ms: int) -> list[ProducerEffect]:
-        """Accumulates the waiting records whose topic is known by now; those that waited too long fail."""
+        """Accumulates the waiting records whose place is known by now; those that waited too long fail."""
         effects: list[ProducerEffect] = []
-        for topic in self._waiting.topics():
-            if self.metadata.cache.partitions(topic):
-                for record in self._waiting.take(topic):
-                    self._accumulate(record, effects)
-            error = self.metadata.cache.errors.get(topic, ErrorCode.REQUEST_TIMED_OUT)
+        for place in self._waiting.places():
+            partitions = self.metadata.cache.partitions(place.topic)
+            if not partitions or place.partition not in (NO_PARTITION, *partitions):
+                continue
+            for record in self._waiting.take(place):
+                if (awaited := self._awaited(record)) is None:
+                    self._accumulate(record)
+                else:
+                    self._waiting.add(awaited, record)
+        for place in self._waiting.places():
+            error, text = self._why_unknown(place)
             is_hopeless = error is ErrorCode.INVALID_TOPIC_EXCEPTION
-            for record in self._waiting.take(topic) if is_hopeless else self._waiting.expired(topic, now_ms):
-                effects.append(self._fail_waiting(record, error, f"no metadata of topic {topic}"))
-            if self._waiting.has(topic):
+            for record in self._waiting.take(place) if is_hopeless else self._waiting.expired(place, now_ms):
+                effects.append(self._fail_waiting(record, error, text))
+            if self._waiting.has(place):
                 self.metadata.request()
         return effects
+
+    def _why_unknown(self, place: TopicPartition) -> tuple[ErrorCode, str]:
+        """Returns why records cannot go to a place, as an error and a message."""
+        topic, number = place
+        if self.metadata.cache.partitions(topic):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} has no partition {number}"
+        error = self.metadata.cache.errors.get(topic, ErrorCode.REQUEST_TIMED_OUT)
+        return error, f"no metadata of topic {topic}"
 
     def _expire(self, now_ms: int) -> list[ProducerEffect]:
         """Fails batches older than delivery.timeout.ms; those that were sent may still be in the log, or reach it."""
@@ -400,10 +423,13 @@ class ProducerCore:
     def _keeps_order(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """Whether sending `batch` now keeps the order.
 
-        A repetition waits for all batches before it. A new batch waits for an identity, for sequences to be resolved,
-        and while the oldest batch without an outcome is too far back.
+        A repetition waits for all batches before it; behind one that was refused for certain, it waits for the outcomes
+        of all in flight, because only a new epoch helps, or what one of them proves. A new batch waits for an identity,
+        for sequences to be resolved, and while the oldest batch without an outcome is too far back.
         """
         if batch.is_sequenced:
+            if queue.is_after_refused(batch):
+                return False
             return all(other.number > batch.number for other in queue.in_flight)
         if not self.config.is_idempotent:
             return len(queue.in_flight) < self.config.max_in_flight_requests_per_connection

@@ -52,7 +52,18 @@ class AtLeast:
     offset: int
 
 
-LookedUp = OffsetReset | AtTime | BeforeEnd | AtLeast
+@dataclass(frozen=True, slots=True)
+class FirstSince:
+    """The first record at or after `timestamp_ms`, or `end_offset`: what is left to look up once the end is known.
+
+    An end that is looked up afterwards would be behind records that came meanwhile, and are as late as that.
+    """
+
+    timestamp_ms: int
+    end_offset: int
+
+
+LookedUp = OffsetReset | AtTime | BeforeEnd | AtLeast | FirstSince
 
 
 def reason_of(start: LookedUp) -> str:
@@ -60,7 +71,7 @@ def reason_of(start: LookedUp) -> str:
     match start:
         case OffsetReset():
             return start.value
-        case AtTime():
+        case AtTime() | FirstSince():
             return "timestamp"
         case BeforeEnd() | AtLeast():
             return "before_end"
@@ -71,7 +82,7 @@ def asked_timestamp(start: LookedUp) -> int:
     match start:
         case OffsetReset.EARLIEST | AtLeast():
             return EARLIEST_TIMESTAMP
-        case AtTime():
+        case FirstSince():
             return start.timestamp_ms
         case _:
             return LATEST_TIMESTAMP
@@ -80,8 +91,10 @@ def asked_timestamp(start: LookedUp) -> int:
 def next_step(start: LookedUp, answered_offset: int) -> int | LookedUp:
     """Returns the offset to begin at, or what must be looked up next; -1 answers that no record is that late."""
     match start:
-        case AtTime() if answered_offset < 0:
-            return OffsetReset.LATEST
+        case AtTime():
+            return FirstSince(start.timestamp_ms, answered_offset)
+        case FirstSince() if answered_offset < 0:
+            return start.end_offset
         case BeforeEnd():
             # The end itself cannot be below the log start.
             return AtLeast(answered_offset - start.count) if start.count > 0 else answered_offset

@@ -1,4 +1,4 @@
-"""Records that wait for the metadata of their topic, in order of arrival.
+"""Records that wait for the metadata of their topic, or of their partition, in order of arrival.
 
 Kafka: KafkaProducer.waitOnMetadata.
 """
@@ -9,6 +9,7 @@ from collections import deque
 from typing import NamedTuple, final
 
 from cluster.core.errors import ErrorCode
+from cluster.core.messages import TopicPartition
 from storage.batch.record import Header
 from storage.codec.utf8 import is_encodable
 
@@ -54,35 +55,39 @@ def flaw_of(record: PendingRecord, max_request_size: int) -> tuple[ErrorCode, st
 
 @final
 class WaitingRecords:
-    """Records whose topic's metadata is not known yet, by topic and in the order of sending."""
+    """Records whose topic or partition is not known yet, by the place that they wait for and in the order of sending.
+
+    The place of a topic has the number NO_PARTITION.
+    """
 
     def __init__(self, max_block_ms: int) -> None:
         self._max_block_ms = max_block_ms
-        self._records: dict[str, deque[PendingRecord]] = {}
+        self._records: dict[TopicPartition, deque[PendingRecord]] = {}
 
-    def has(self, topic: str) -> bool:
-        return topic in self._records
+    def has(self, place: TopicPartition) -> bool:
+        return place in self._records
 
-    def topics(self) -> list[str]:
+    def places(self) -> list[TopicPartition]:
         return list(self._records)
 
-    def add(self, record: PendingRecord) -> None:
-        self._records.setdefault(record.topic, deque()).append(record)
+    def add(self, place: TopicPartition, record: PendingRecord) -> None:
+        assert place.topic == record.topic, (place, record.topic)
+        self._records.setdefault(place, deque()).append(record)
 
-    def take(self, topic: str) -> list[PendingRecord]:
-        return list(self._records.pop(topic, ()))
+    def take(self, place: TopicPartition) -> list[PendingRecord]:
+        return list(self._records.pop(place, ()))
 
     def take_all(self) -> list[PendingRecord]:
-        return [record for topic in self.topics() for record in self.take(topic)]
+        return [record for place in self.places() for record in self.take(place)]
 
-    def expired(self, topic: str, now_ms: int) -> list[PendingRecord]:
-        """Removes and returns the records of `topic` that have waited for max_block_ms."""
-        records = self._records.get(topic)
+    def expired(self, place: TopicPartition, now_ms: int) -> list[PendingRecord]:
+        """Removes and returns the records that have waited for that place for max_block_ms."""
+        records = self._records.get(place)
         expired = []
         while records and records[0].arrived_ms + self._max_block_ms <= now_ms:
             expired.append(records.popleft())
         if records is not None and not records:
-            del self._records[topic]
+            del self._records[place]
         return expired
 
     def next_expiry_ms(self) -> int | None:

@@ -234,13 +234,13 @@ class AsyncConsumer(AsyncClient):
         """Resumes the paused partitions, except those that wait for the user."""
         if self._backlog.is_low:
             full, self._full = self._full, ()
-            for topic_partition in full:
-                if topic_partition not in self._held and topic_partition not in self._lost:
-                    self._resume(topic_partition)
+            wanted = [each for each in full if each not in self._held and each not in self._lost]
+            if wanted:
+                self._resume(*wanted)
         assert not self._full or not self._backlog.is_low, self._full
 
-    def _resume(self, topic_partition: TopicPartition) -> None:
-        self.runtime.run(lambda now_ms: self.core.resume(now_ms, topic_partition))
+    def _resume(self, *topic_partitions: TopicPartition) -> None:
+        self.runtime.run(lambda now_ms: self.core.resume(now_ms, *topic_partitions))
 
     def _fail_open(self, error: ClusterError) -> None:
         """Wakes who waits for an event: `next_event` raises the reason."""

@@ -8,7 +8,7 @@ from collections import deque
 from concurrent.futures import Future
 from functools import partial
 from types import TracebackType
-from typing import Self, final
+from typing import NamedTuple, Self, final
 
 from cluster.core.client.config import ProducerConfig
 from cluster.core.errors import ClusterError, ErrorCode
@@ -21,7 +21,14 @@ from cluster.shell.clients.loop_thread import LoopThread
 logger = logging.getLogger(__name__)
 # The number of records after which the loop gets a turn.
 _TURN_RECORDS = 256
-_Outgoing = tuple[OutgoingRecord, "Future[RecordMetadata]"]
+
+
+class _Outgoing(NamedTuple):
+    """A record that was not passed to the core yet. `total_bytes` counts all that were ever sent, up to this one."""
+
+    record: OutgoingRecord
+    future: Future[RecordMetadata]
+    total_bytes: int
 
 
 @final
@@ -37,10 +44,13 @@ class Producer:
     ) -> None:
         self._producer = AsyncProducer(bootstrap_servers, config)
         self._loop = LoopThread("Producer")
-        # Guards what follows. The room of a record is taken from its `send` to its outcome, so the core's own buffer
-        # is never fuller than this count.
-        self._room = threading.Condition()
-        self._taken_bytes = 0
+        # Guards what follows. Ctrl-C cannot strike between the moment in which it is taken and the block that frees it
+        # again; with a Condition it can.
+        self._lock = threading.RLock()
+        self._room = threading.Condition(self._lock)
+        # The bytes of all records that were ever passed to the core, and of those that have their outcome. The room of
+        # a record is taken from its `send` to its outcome, so the core's own buffer is never fuller than that.
+        self._passed_bytes = self._ended_bytes = 0
         self._is_closing = False
         self._outgoing: deque[_Outgoing] = deque()
         self._loop.call(self._producer.start())
@@ -67,15 +77,27 @@ class Producer:
         future: Future[RecordMetadata] = Future()
         # It cannot be cancelled: the record may be on its way.
         future.set_running_or_notify_cancel()
-        with self._room:
+        with self._lock:
             self._wait_for_room(record.size_bytes)
-            is_first = not self._outgoing
-            self._taken_bytes += record.size_bytes
-            assert self._taken_bytes >= record.size_bytes, (self._taken_bytes, record.size_bytes)
-            self._outgoing.append((record, future))
-            if is_first:
+            if not self._outgoing:
+                # Before the record is there: a Ctrl-C in between would leave one that nobody passes on. The loop waits
+                # for the lock.
                 self._loop.soon(self._pass_on_some)
+            # All in one call, for the same reason.
+            self._outgoing.append(_Outgoing(record, future, self._total_bytes + record.size_bytes))
         return future
+
+    @property
+    def _total_bytes(self) -> int:
+        """The bytes of all records that were ever sent."""
+        return self._outgoing[-1].total_bytes if self._outgoing else self._passed_bytes
+
+    @property
+    def _taken_bytes(self) -> int:
+        """The bytes of the records that have no outcome yet."""
+        taken_bytes = self._total_bytes - self._ended_bytes
+        assert taken_bytes >= 0, (self._total_bytes, self._ended_bytes)
+        return taken_bytes
 
     def flush(self) -> None:
         """Sends without lingering; returns once every record sent before has its outcome."""
@@ -101,7 +123,8 @@ class Producer:
             return
         self._loop.check_caller()
         self._loop.soon(lambda: self._producer.press(size_bytes))
-        timeout_s = self._producer.config.max_block_ms / 1000
+        # Kafka's greatest max.block.ms is more than a thread can wait for.
+        timeout_s = min(self._producer.config.max_block_ms / 1000, threading.TIMEOUT_MAX)
         if not self._room.wait_for(
             lambda: self._is_closing or self._taken_bytes + size_bytes <= limit, timeout_s
         ):
@@ -124,16 +147,22 @@ class Producer:
 
     def _pass_on(self, limit: int | None = None) -> None:
         """Passes the first `limit` records that wait (None: all) to the core; it runs on the loop's thread."""
-        with self._room:
-            count = len(self._outgoing) if limit is None else min(limit, len(self._outgoing))
-            outgoing = [self._outgoing.popleft() for _ in range(count)]
-        for record, future in outgoing:
+        for record, future, _ in self._taken(limit):
             self._producer.send_now(record, partial(self._on_outcome, record, future))
 
+    def _taken(self, limit: int | None) -> list[_Outgoing]:
+        """Removes and returns the first `limit` records that wait (None: all)."""
+        with self._lock:
+            count = len(self._outgoing) if limit is None else min(limit, len(self._outgoing))
+            outgoing = [self._outgoing.popleft() for _ in range(count)]
+            if outgoing:
+                self._passed_bytes = outgoing[-1].total_bytes
+            return outgoing
+
     def _on_outcome(self, record: OutgoingRecord, future: Future[RecordMetadata], outcome: Outcome) -> None:
-        with self._room:
-            self._taken_bytes -= record.size_bytes
-            assert self._taken_bytes >= 0, (self._taken_bytes, record.size_bytes)
+        with self._lock:
+            self._ended_bytes += record.size_bytes
+            assert self._taken_bytes >= 0, record.size_bytes
             self._room.notify_all()
         try:
             if isinstance(outcome, RecordMetadata):
@@ -154,7 +183,7 @@ class Producer:
             return
         if self._loop.is_own_thread:
             self._loop.check_caller()
-        with self._room:
+        with self._lock:
             # From here on nothing is sent: threads that go on sending would keep the last flush from its end.
             self._is_closing = True
             self._room.notify_all()
@@ -168,9 +197,7 @@ class Producer:
         """Ends what an interrupted end left open. The loop's thread is over, so nothing else does."""
         closed = ClusterError(ErrorCode.UNKNOWN_SERVER_ERROR, "the client was closed")
         self._producer.fail_records(closed)
-        with self._room:
-            outgoing, self._outgoing = self._outgoing, deque()
-        for record, future in outgoing:
+        for record, future, _ in self._taken(None):
             place = TopicPartition(record.topic, -1)
             self._on_outcome(
                 record, future, DeliveryError(closed.code, closed.detail, place, is_unknown=False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.core.client.config import ConsumerConfig, OffsetReset
-from cluster.core.client.consumer import ConsumerCore, Start
+from cluster.core.client.consumer import DAMAGED_MS, ConsumerCore, Start
 from cluster.core.client.effects import (
     ConsumerEffect,
     EndOfPartition,
@@ -152,18 +152,20 @@ def asked_time(send: Send) -> int:
 
 def test_a_start_at_a_time_is_the_first_record_that_is_as_late() -> None:
     consumer, _, (ask,) = reading(AtTime(1234))
-    assert asked_time(ask) == 1234
-    fetch, effects = looked_up(consumer, ask, 42)
+    assert asked_time(ask) == LATEST_TIMESTAMP
+    then, _ = looked_up(consumer, ask, 50)
+    assert asked_time(then) == 1234
+    fetch, effects = looked_up(consumer, then, 42)
     assert effects[0] == PositionReset(topic_partition=T0, offset=42, reason="timestamp")
     assert asked_offset(fetch) == 42
 
 
-def test_a_start_at_a_time_after_all_records_is_the_end() -> None:
+def test_a_start_at_a_time_after_all_records_is_the_end_before_they_were_searched() -> None:
+    """What comes afterwards may be as late as that, and is not skipped."""
     consumer, _, (ask,) = reading(AtTime(1234))
-    then, effects = looked_up(consumer, ask, -1)
-    assert asked_time(then) == LATEST_TIMESTAMP
+    then, effects = looked_up(consumer, ask, 50)
     assert not [effect for effect in effects if isinstance(effect, PositionReset)]
-    fetch, effects = looked_up(consumer, then, 50)
+    fetch, effects = looked_up(consumer, then, -1)
     assert effects[0] == PositionReset(topic_partition=T0, offset=50, reason="timestamp")
     assert asked_offset(fetch) == 50
 
@@ -429,6 +431,84 @@ def test_end_of_partition_is_reported_once_each_time_it_is_reached() -> None:
     (again,) = fetches(effects)
     effects = consumer.step(0, fetched(again, high_watermark=2))
     assert not any(isinstance(effect, EndOfPartition) for effect in effects)
+
+
+def ends(effects: Sequence[ConsumerEffect]) -> list[int]:
+    return [effect.offset for effect in effects if isinstance(effect, EndOfPartition)]
+
+
+def test_a_new_leader_that_knows_less_than_what_was_read_tells_no_end() -> None:
+    consumer, _, (fetch,) = reading(0)
+    effects = consumer.step(0, fetched(fetch, batch(0, 7), high_watermark=10))
+    (again,) = fetches(effects)
+    effects = consumer.step(0, fetched(again, high_watermark=5))
+    assert ends(effects) == []
+    (again,) = fetches(effects)
+    assert ends(consumer.step(0, fetched(again, high_watermark=7))) == [7]
+
+
+def test_an_end_that_is_reached_with_other_records_after_a_cut_is_told_again() -> None:
+    consumer, _, (fetch,) = reading(0)
+    effects = consumer.step(0, fetched(fetch, batch(0, 2), high_watermark=2))
+    assert ends(effects) == [2]
+    (again,) = fetches(effects)
+    answer = FetchPartitionResponse(topic_partition=T0, diverging=EpochEnd(epoch=0, end_offset=0))
+    effects = consumer.step(0, Response(call=again.call, body=FetchResponse(partitions=(answer,))))
+    (again,) = fetches(effects)
+    assert ends(consumer.step(0, fetched(again, batch(0, 2), high_watermark=2))) == [2]
+
+
+def test_several_partitions_are_resumed_with_one_fetch() -> None:
+    consumer, _, (fetch,) = reading(0, partitions=2)
+    for place in (T0, T1):
+        consumer.pause(place)
+    consumer.step(0, fetched(fetch))
+    (send,) = fetches(consumer.resume(0, T0, T1))
+    assert isinstance(send.body, FetchRequest)
+    assert [each.topic_partition for each in send.body.partitions] == [T0, T1]
+
+
+def damaged_again(
+    consumer: ConsumerCore, cluster: FakeCluster, fetch: Send, now_ms: int
+) -> list[ConsumerEffect]:
+    """Answer the fetch with a damaged batch, and the metadata request that follows. Returns the effects."""
+    data = bytearray(batch(0, 1))
+    data[-1] ^= 1
+    effects = list(consumer.step(now_ms, fetched(fetch, bytes(data))))
+    for send in sends(effects):
+        if isinstance(send.body, MetadataRequest):
+            effects += consumer.step(now_ms, Response(call=send.call, body=cluster.metadata(("t",))))
+    return effects
+
+
+def test_a_batch_that_stays_damaged_ends_the_reading_after_half_a_minute() -> None:
+    consumer, cluster, (fetch,) = reading(0)
+    lost: list[ConsumerEffect] = []
+    now_ms = 0
+    while not lost and now_ms <= 2 * DAMAGED_MS:
+        effects = damaged_again(consumer, cluster, fetch, now_ms)
+        lost = [effect for effect in effects if isinstance(effect, PositionLost)]
+        while not lost and not (asked := fetches(effects)):
+            now_ms += 100
+            effects = list(consumer.step(now_ms, WAKE))
+            for send in sends(effects):
+                if isinstance(send.body, MetadataRequest):
+                    effects += consumer.step(now_ms, Response(call=send.call, body=cluster.metadata(("t",))))
+        fetch = fetch if lost else asked[0]
+    assert lost == [PositionLost(topic_partition=T0, offset=0, error=ErrorCode.CORRUPT_MESSAGE)]
+    assert now_ms >= DAMAGED_MS
+    # Its user may move it past that.
+    assert [asked_offset(send) for send in fetches(consumer.seek(now_ms, T0, 1))] == [1]
+
+
+def test_a_batch_that_is_sound_at_last_lets_the_next_damage_have_its_own_time() -> None:
+    consumer, cluster, (fetch,) = reading(0)
+    damaged_again(consumer, cluster, fetch, 0)
+    (again,) = fetches(consumer.step(100, WAKE))
+    effects = consumer.step(DAMAGED_MS, fetched(again, batch(0, 1)))
+    (again,) = fetches(effects)
+    effects = damaged_again(consumer, cluster, again, DAMAGED_MS)
+    assert not [effect for effect in effects if isinstance(effect, PositionLost)]
 
 
 def test_subscription_reads_all_partitions_and_those_that_appear_later() -> None:

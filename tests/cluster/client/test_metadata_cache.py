@@ -175,6 +175,13 @@ def test_brokers_are_asked_in_turn_and_the_bootstrap_address_when_all_have_faile
     assert asking.next_node() != BOOTSTRAP
     asking.count_failure(has_failed=True)
     assert asking.next_node() == BOOTSTRAP
+    # The brokers have their turns again: the address may be that of a node that is gone for good.
+    turns = []
+    for _ in range(6):
+        asking.count_failure(has_failed=True)
+        turns.append(asking.next_node())
+    assert turns[2::3] == [BOOTSTRAP, BOOTSTRAP]
+    assert sorted(turns[:2]) == sorted(turns[3:5]) == [1, 2]
 
 
 def test_a_cluster_made_anew_at_the_same_address_is_believed_though_its_metadata_is_shorter() -> None:

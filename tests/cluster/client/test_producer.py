@@ -395,10 +395,56 @@ def test_unknown_topic_fails_after_max_block() -> None:
     assert told.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_partition_that_the_topic_lacks_is_refused() -> None:
-    producer, _ = ready_producer()
-    (told,) = delivered(producer.send(0, "t", None, b"x", partition=4, ticket=1))
+def test_partition_that_the_topic_lacks_is_refused_after_max_block() -> None:
+    producer, cluster = ready_producer(config=ProducerConfig(max_block_ms=1000))
+    (asked,) = sends(producer.send(100, "t", None, b"x", partition=4, ticket=1))
+    assert isinstance(asked.body, MetadataRequest)
+    assert delivered(producer.step(100, Response(call=asked.call, body=cluster.metadata(("t",))))) == []
+    (told,) = delivered(producer.step(1100, TimerFired(key="producer.wake")))
     assert told.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert "has no partition 4" in told.message
+
+
+def test_a_record_for_a_partition_that_was_just_added_waits_for_it_and_holds_up_no_other() -> None:
+    producer, _ = ready_producer()
+    (asked,) = sends(producer.send(100, "t", None, b"1", partition=1, ticket=1))
+    assert sends(producer.send(100, "t", None, b"2", partition=1, ticket=2)) == []
+    (other,) = produced(producer.send(100, "t", None, b"x", partition=0, ticket=3))
+    assert [record.value for record in batch_of(other).records()] == [b"x"]
+    larger = FakeCluster({"t": 2})
+    effects = producer.step(100, Response(call=asked.call, body=larger.metadata(("t",))))
+    (send,) = produced(effects)
+    assert [record.value for record in batch_of(send).records()] == [b"1", b"2"]
+
+
+def test_a_record_for_an_unknown_partition_of_an_unknown_topic_waits_on() -> None:
+    producer, _ = ready_producer()
+    (asked,) = sends(producer.send(100, "u", None, b"1", partition=1, ticket=1))
+    small, large = FakeCluster({"u": 1}), FakeCluster({"u": 2})
+    effects = producer.step(100, Response(call=asked.call, body=small.metadata(("u",))))
+    assert produced(effects) == [] and delivered(effects) == []
+    (asked,) = sends(producer.step(200, TimerFired(key="producer.wake")))
+    (send,) = produced(producer.step(200, Response(call=asked.call, body=large.metadata(("u",)))))
+    assert [record.value for record in batch_of(send).records()] == [b"1"]
+
+
+def test_a_batch_behind_one_that_was_refused_waits_for_those_in_flight() -> None:
+    """Only a new epoch helps it, or what an answer proves: sent again under its sequence, it is refused again."""
+    producer, _ = ready_producer()
+    proven(producer)
+    first, second, third = [
+        send
+        for number in (2, 3, 4)
+        for send in produced(producer.send(0, "t", None, b"%d" % number, ticket=number))
+    ]
+    producer.step(0, failed(first, ErrorCode.INVALID_RECORD))
+    effects = producer.step(0, failed(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    assert produced(effects) == []
+    for now_ms in (100, 200, 300):
+        assert produced(producer.step(now_ms, TimerFired(key="producer.wake"))) == []
+    effects = producer.step(400, failed(third, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    again = produced([*effects, *producer.step(500, TimerFired(key="producer.wake"))])
+    assert [batch_of(send).base_sequence for send in again[:1]] == [0]
 
 
 def test_a_flush_ends_when_all_earlier_records_have_their_outcome() -> None:

@@ -6,8 +6,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 
 import pytest
 
@@ -129,3 +130,83 @@ def test_a_client_in_a_fork_says_so_and_waits_for_nothing() -> None:
         said = os.read(read_end, 1_000).decode()
         os.close(read_end)
     assert said == "the Producer was made before a fork: make a new one in this process; closed"
+
+
+def test_an_interrupt_between_the_record_and_the_call_of_the_loop_leaves_no_record_that_nobody_passes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Producer(NOWHERE, FAILS_AT_ONCE) as producer:
+        loop = producer._loop
+
+        def interrupted(work: Callable[[], None]) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(loop, "soon", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                producer.send("orders", b"1")
+        assert producer._taken_bytes == 0
+        assert isinstance(producer.send("orders", b"2").exception(LIMIT_S), DeliveryError)
+
+
+# An interrupt that strikes in the end of an object is told so, and goes no further.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_interrupts_while_records_are_sent_take_no_room_and_leave_no_future_open() -> None:
+    """A signal strikes anywhere in `send`, as Ctrl-C in a notebook does; the producer is used again after it."""
+    producer = Producer(NOWHERE, FAILS_AT_ONCE)
+    struck = 0
+    with interrupts() as begin:
+        for number in range(60):
+            try:
+                begin(0.0005 + 0.00001 * number)
+                # The first of them are enough: the buffer need not be full.
+                for _ in range(500):
+                    producer.send("orders", b"v")
+                begin(0)
+            except KeyboardInterrupt:
+                struck += 1
+    assert struck > 0
+    assert isinstance(producer.send("orders", b"last").exception(LIMIT_S), DeliveryError)
+    producer.flush()
+    assert producer._taken_bytes == 0
+    producer.close()
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[float], None]]:
+    """Yields what lets a KeyboardInterrupt strike this thread after so many seconds; never, after 0."""
+
+    def strike(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def begin(after_s: float) -> None:
+        signal.setitimer(signal.ITIMER_REAL, after_s)
+
+    before = signal.signal(signal.SIGALRM, strike)
+    try:
+        yield begin
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_the_longest_block_that_kafka_takes_is_no_overflow() -> None:
+    config = ProducerConfig(max_block_ms=(1 << 63) - 1, buffer_memory=1000)
+    producer = Producer(NOWHERE, config)
+    producer.send("orders", bytes(600))
+    raised: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            producer.send("orders", bytes(600))
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    # What is there before the wait would be raised at once.
+    thread.join(0.2)
+    assert thread.is_alive() and raised == []
+    producer.__exit__(RuntimeError, RuntimeError("over"), None)
+    thread.join(LIMIT_S)
+    assert [type(each) for each in raised] == [RuntimeError]

@@ -148,11 +148,18 @@ def test_a_time_is_where_the_broker_says_or_the_end_where_no_record_is_as_late()
     for found, expected in ((12, 12), (-1, 30)):
         consumer = Consumer()
         consumer.positions.on_sought("c", T0, AtTime(1_000))
-        consumer.look_up(6, 1_000, found)
-        if found < 0:
-            consumer.look_up(7, LATEST_TIMESTAMP, 30)
+        consumer.look_up(6, LATEST_TIMESTAMP, 30)
+        consumer.look_up(7, 1_000, found)
         assert not consumer.reset_to(expected, "timestamp") and not consumer.fetch(expected, -1)
     assert consumer.reset_to(29, "earliest") is False
+
+
+def test_an_end_that_is_told_after_the_time_may_be_behind_a_record_as_late() -> None:
+    consumer = Consumer()
+    consumer.positions.on_sought("c", T0, AtTime(1_000))
+    consumer.look_up(6, 1_000, -1)
+    consumer.look_up(7, LATEST_TIMESTAMP, 30)
+    assert consumer.reset_to(30, "timestamp")
 
 
 def test_what_was_answered_is_not_looked_up_again() -> None:
