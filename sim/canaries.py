@@ -71,7 +71,7 @@ class Canaries:
         for (producer, topic_partition), operation in sent:
             is_excused = (
                 self._is_too_large(topic_partition, operation)
-                or self._is_ahead(producer, topic_partition, operation)
+                or self._is_apart(producer, topic_partition, operation)
                 or self._waits_for_jobs(producer, topic_partition, operation)
             )
             if operation.outcome is not Outcome.OK and not is_excused:
@@ -144,16 +144,20 @@ class Canaries:
         most_bytes = min(config.segment_bytes, config.max_message_bytes)
         return len(operation.value) + _BATCH_OVERHEAD_BYTES > most_bytes
 
-    def _is_ahead(
+    def _is_apart(
         self, producer: ProducerShell, topic_partition: TopicPartition, operation: SendOperation
     ) -> bool:
         """Whether the leader has refused the record for its time, and clocks are so far apart that it has to."""
         if operation.error != ErrorCode.INVALID_TIMESTAMP.name:
             return False
         topic = self._cluster.scenario.topics[topic_partition.topic]
-        most_ms = LogConfig.from_properties(topic_properties(topic)).message_timestamp_after_max_ms
+        config = LogConfig.from_properties(topic_properties(topic))
         leader = self._cluster.brokers.get(self._jury.ghost.partition(str(topic_partition)).leader)
-        return leader is not None and producer.clock.now_ms() - leader.clock.now_ms() > most_ms
+        if leader is None:
+            return False
+        ahead_ms = producer.clock.now_ms() - leader.clock.now_ms()
+        bounds = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+        return ahead_ms > bounds[1] or -ahead_ms > bounds[0]
 
     def _served(self, topic: str) -> list[TopicPartition]:
         """Returns partitions of the topic that are judged; none of a topic that was deleted."""

@@ -121,8 +121,8 @@ class Convergence:
         for admin in self._cluster.admins:
             if not admin.is_done:
                 return f"{admin.name} still waits for outcomes"
-        if self._cluster.admin.makes_topics:
-            return "a topic is still to be created or deleted"
+        if lacking := self._cluster.admin.open_request:
+            return lacking
         for topic_partition in self._cluster.partitions:
             if not self._lives.exists(topic_partition.topic):
                 continue

@@ -50,7 +50,7 @@ from sim.scenario.link_steps import FlipBits
 from sim.scenario.loading import load_scenario
 from sim.scenario.model import Scenario
 from sim.scenario.settings import broker_config, controller_config
-from sim.scenario.steps import AlterTopic, BreakDisk, DeleteTopic
+from sim.scenario.steps import AlterTopic, BreakDisk, DeleteTopic, StepClock
 from sim.seed_range import check_seed
 from sim.sometimes.points import Reached
 from sim.sometimes.seen import SightingPoints
@@ -171,6 +171,21 @@ def run_scenario(
     return result
 
 
+# What brokers know of a producer they forget a day after its last record, by their clocks.
+_EXPIRY = "producer.id.expiration.ms"
+_DAY_US = 86_400_000_000
+
+
+def _may_expire(scenario: Scenario) -> bool:
+    """Whether brokers may forget producers in a run: by a property of a topic, or because clocks are a day off."""
+    changes = [step.config for step in scenario.steps if isinstance(step, AlterTopic)]
+    off_us = sum(abs(step.by) for step in scenario.steps if isinstance(step, StepClock))
+    is_asked = any(
+        _EXPIRY in each for each in [*changes, *(topic.config for topic in scenario.topics.values())]
+    )
+    return is_asked or off_us + scenario.cluster.clocks.offset + scenario.duration >= _DAY_US
+
+
 def _moves_tombstones(changes: Sequence[Mapping[str, object]]) -> bool:
     """Whether a step changes how long tombstones stay."""
     return any("delete.retention.ms" in change for change in changes)
@@ -240,7 +255,7 @@ class Run:
             session_timeout_us=1_000 * controller_config(scenario).broker_session_timeout_ms,
             heartbeat_us=1_000 * broker_config(scenario, 1).broker_heartbeat_interval_ms,
         )
-        may_expire = "producer.id.expiration.ms" in scenario.cluster.settings
+        may_expire = _may_expire(scenario)
         self.witness = Witness(
             self.jury, self.logs, controller_disk, CONTROLLER, fail_over, may_expire=may_expire
         )
@@ -377,6 +392,13 @@ class Run:
                 moves_tombstones=_moves_tombstones([change]),
                 preallocates=_preallocates([change]),
             )
+        if _EXPIRY in change:
+            self.witness.expect_expiry()
+
+    def expect_time(self, end_us: int) -> None:
+        """Tell the witness that a run lasts until then: brokers forget whom they have not heard of for a day."""
+        if end_us >= _DAY_US:
+            self.witness.expect_expiry()
 
     def end(self, replay: str) -> RunResult:
         """Heal everything, check that the cluster agrees within `converge`, and judge the history."""
@@ -438,7 +460,7 @@ class Run:
 
     def _misses(self) -> tuple[list[int], tuple[str, ...]]:
         """Returns the steps because of which the run proves nothing, and the faults that never struck, in words."""
-        unfired, never_struck = self.faults.unfired, self.misses.all()
+        unfired, never_struck = self.faults.unfired, (*self.misses.all(), *self.cluster.admin.refused)
         if self.scenario.strict or len(unfired) == len(self.scenario.steps):
             return unfired, never_struck
         return [], (*never_struck, *(f"step {number}: its moment never came" for number in unfired))

@@ -15,11 +15,12 @@ from sim.hosts.clients import ProducerShell
 from sim.hosts.history import ReadOperation, SendOperation
 from sim.hosts.node import Node
 from sim.run import Run, RunResult
-from sim.scenario.checks import lasting_properties
 from sim.scenario.loading import scenario_of
 from sim.scenario.model import Scenario
 from sim.scenario.settings import property_text
 from sim.scenario.steps import BROKER_JOBS
+from sim.scenario.topic_checks import contradiction, lasting_properties
+from sim.seed_range import check_seed
 from sim.world.time import without_garbage_collection
 from storage.config import LogConfig
 from storage.log import PartitionLog
@@ -37,6 +38,15 @@ KEEPS: tuple[PowerLoss, ...] = get_args(PowerLoss)
 DEFAULT_TOPICS: Mapping[str, Mapping[str, object]] = {
     "t": {"partitions": 1, "replicas": 3, "config": {"min.insync.replicas": 2}}
 }
+
+
+def _default_topics(brokers: int) -> Mapping[str, Mapping[str, object]]:
+    """Returns the topic of a cluster with so many brokers that is not told which it has."""
+    if brokers >= 3:
+        return DEFAULT_TOPICS
+    return {"t": {"partitions": 1, "replicas": brokers, "config": {"min.insync.replicas": brokers}}}
+
+
 # The last lines of the story that a violation shows.
 STORY_LINES = 40
 
@@ -50,8 +60,9 @@ class SimCluster:
     """Brokers from 1 on and a controller, all up and in sync, with topics, producers and a consumer a topic.
 
     `topics` has a topic's `partitions`, `replicas` and `config` by its name, as in a scenario file; without it there is
-    `t` with one partition. `settings` are properties of brokers and controller, `transport` is `stream` or `datagram`.
-    Raises ScenarioError for what no scenario may have.
+    `t` with one partition, and with as many replicas as there are brokers, up to three. `settings` are properties of
+    brokers and controller, `transport` is `stream` or `datagram`. Raises ScenarioError for what no scenario may have,
+    TypeError or ValueError for what is no seed.
 
     Virtual time passes only in `advance` and `finish`. A fault that does not apply, such as a kill of a node that is
     down, does nothing. Every method that lets time pass, and all that happens to a process, raises RuleViolated if a
@@ -67,10 +78,18 @@ class SimCluster:
         settings: Mapping[str, int] | None = None,
         transport: Literal["stream", "datagram"] = "stream",
     ) -> None:
+        check_seed(seed)
         self.seed, self._is_over = seed, False
         # The number of violations of which some method has raised an error.
         self._raised = 0
-        self._run = Run(_scenario(brokers, topics or DEFAULT_TOPICS, settings or {}, transport), seed)
+        self._run = Run(
+            _scenario(brokers, topics or _default_topics(brokers), settings or {}, transport), seed
+        )
+        # By topic: the properties that it has by the changes asked for so far.
+        self._configs = {
+            name: {key: property_text(value) for key, value in topic.config.items()}
+            for name, topic in self._run.scenario.topics.items()
+        }
         for producer in self._run.cluster.producers:
             # It sends only what the test asks for.
             producer.finish()
@@ -144,6 +163,7 @@ class SimCluster:
             raise ValueError(f"milliseconds: expected a whole number of 0 or more, got {milliseconds!r}")
         assert not self._is_over, "the cluster has been finished"
         end_us = self._run.world.now_us + milliseconds * 1_000
+        self._run.expect_time(end_us)
         with without_garbage_collection():
             while self._run.world.now_us < end_us:
                 self._run.step_to(end_us)
@@ -201,11 +221,11 @@ class SimCluster:
         reads = self._run.history.reads
         return [read for read in reads if read.partition.rpartition("-")[0] == topic]
 
-    def alter_topic(self, topic: str, config: Mapping[str, str | int | bool]) -> None:
+    def alter_topic(self, topic: str, config: Mapping[str, str | int | float | bool]) -> None:
         """Ask the controller to change properties of a topic; an empty text means the default again.
 
-        Raises ValueError for a topic that the cluster does not have, for a property that no topic may have, and for one
-        that may not change because checkers rely on it.
+        Raises ValueError for a topic that the cluster does not have, for a property that no topic may have, for those
+        that contradict each other then, and for one that may not change because checkers rely on it.
         """
         self._check_topic(topic)
         texts = {key: property_text(value) for key, value in config.items()}
@@ -213,6 +233,9 @@ class SimCluster:
         for key in lasting_properties(self._run.scenario.topics[topic]):
             if key in texts:
                 raise ValueError(f"alter_topic: {key} cannot change in a run: checkers rely on it")
+        if (what := contradiction(self._configs[topic], texts)) is not None:
+            raise ValueError(f"alter_topic: {what}")
+        self._configs[topic] |= texts
         self._run.expect_change(topic, texts)
         self._tell(f"alter {topic}: {', '.join(f'{key}={text}' for key, text in texts.items())}")
         self._run.cluster.admin.ask(AlterTopicConfigsRequest(name=topic, configs=tuple(texts.items())))

@@ -389,19 +389,19 @@ class SimDisk:
         _digest(self._cache.root, "", digest.update)
         return digest.digest()
 
-    def durable_bytes(self, path: str) -> bytes:
+    def durable_bytes(self, path: str, *, written_only: bool = False) -> bytes:
         """Returns the file's bytes after a power loss that keeps nothing pending.
 
+        With `written_only` those up to the last one that was written: zeros follow, as in room that is set aside.
         Raises FileNotFoundError if the file has no durable name.
         """
         node = durable_node(self._cache.root, path)
         if not isinstance(node, FileNode):
             raise missing(path)
-        if not node.changes:
-            return node.read(0, node.length)
-        twin = node.duplicate()
-        keep_chosen(twin, lambda sequence: False)
-        return twin.read(0, twin.length)
+        if node.changes:
+            node = node.duplicate()
+            keep_chosen(node, lambda sequence: False)
+        return node.read(0, min(node.length, node.data_end) if written_only else node.length)
 
     def snapshot(self, draws: Draws | None = None) -> SimDisk:
         """Returns an independent disk in the same state, without lives, locks, maps and armed faults.

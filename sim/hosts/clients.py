@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, final
 
 from cluster.core.client.config import OffsetReset
@@ -103,6 +103,18 @@ _DONE: Mapping[type, frozenset[ErrorCode]] = {
 }
 
 
+def _is_final(error: object) -> bool:
+    """Whether a refusal of a change says that it is refused each time: of its own properties, or of its size."""
+    return error in (ErrorCode.INVALID_CONFIG, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+_ASKED: Mapping[type, str] = {
+    CreateTopicRequest: "created",
+    DeleteTopicRequest: "deleted",
+    AlterTopicConfigsRequest: "altered",
+}
+
+
 @final
 class TopicAdmin:
     """A core that sends the controller one request about a topic after the other, each until it is done."""
@@ -110,11 +122,19 @@ class TopicAdmin:
     def __init__(self) -> None:
         self._waiting: deque[tuple[TopicRequest, Callable[[], None] | None]] = deque()
         self._call = 0
+        # How the first of them was refused last.
+        self._refused_with = ""
+        # The changes of topics that were refused for good, in words.
+        self.refused: list[str] = []
 
     @property
-    def makes_topics(self) -> bool:
-        """Whether a topic is to be created or deleted by a request that is not done yet."""
-        return any(not isinstance(request, AlterTopicConfigsRequest) for request, _ in self._waiting)
+    def open_request(self) -> str:
+        """What the first request asks for that is not done yet, in words, and how it was refused; empty without one."""
+        if not self._waiting:
+            return ""
+        request, _ = self._waiting[0]
+        refused = f", refused with {self._refused_with}" if self._refused_with else ""
+        return f"topic {request.name} is still to be {_ASKED[type(request)]}{refused}"
 
     def ask(self, request: TopicRequest, on_done: Callable[[], None] | None) -> list[Effect]:
         """Queues the request; `on_done` is called once it is done."""
@@ -129,9 +149,15 @@ class TopicAdmin:
         assert event.call == self._call, (event.call, self._call)
         body = event.body
         error = getattr(body, "error", None)
-        if error not in _DONE.get(type(body), frozenset()):
+        request, on_done = self._waiting[0]
+        is_final = isinstance(request, AlterTopicConfigsRequest) and _is_final(error)
+        if is_final and isinstance(error, ErrorCode):
+            self.refused.append(f"alter_topic {request.name}: refused with {error.name}")
+        elif error not in _DONE.get(type(body), frozenset()):
+            self._refused_with = error.name if isinstance(error, ErrorCode) else ""
             return [SetTimer(key="again", at_ms=now_ms + RETRY_MS)]
-        _, on_done = self._waiting.popleft()
+        self._refused_with = ""
+        self._waiting.popleft()
         effects = self._send() if self._waiting else []
         if on_done is not None:
             on_done()
@@ -159,9 +185,14 @@ class TopicAdminShell(Shell):
             self.ask(request, on_done if request is requests[-1] else None)
 
     @property
-    def makes_topics(self) -> bool:
-        """Whether a topic is still to be created or deleted."""
-        return self.core is not None and self._admin.makes_topics
+    def refused(self) -> Sequence[str]:
+        """The changes of topics that were refused for good, in words."""
+        return self._admin.refused if self.core is not None else ()
+
+    @property
+    def open_request(self) -> str:
+        """What is still to be done to a topic, in words; empty if nothing is."""
+        return self._admin.open_request if self.core is not None else ""
 
     def ask(self, request: TopicRequest, on_done: Callable[[], None] | None = None) -> None:
         self._wait_us = 0

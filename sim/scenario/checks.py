@@ -20,14 +20,13 @@ from sim.scenario.link_steps import (
     RollingRestart,
     SlowCpu,
 )
-from sim.scenario.model import ConsumerModel, ProducerModel, Scenario, TopicModel
+from sim.scenario.model import ConsumerModel, ProducerModel, Scenario
 from sim.scenario.settings import (
     CLIENT_TIMEOUT_MS,
     broker_config,
     consumer_config,
     controller_config,
     producer_config,
-    property_text,
     setting_names,
 )
 from sim.scenario.source import Location
@@ -55,27 +54,25 @@ from sim.scenario.steps import (
     StepClock,
     Stop,
 )
+from sim.scenario.topic_checks import Finding, check_topic_step, check_topics
 from sim.scenario.values import (
     LinkPair,
     Target,
 )
-from storage.config import LogConfig
-from storage.errors import ConfigError, StorageError
-from storage.topics import METADATA_TOPIC, check_topic_name
+from storage.errors import ConfigError
+from storage.topics import METADATA_TOPIC
 
 # The most that the clocks of a run may be off, all steps together. It begins in 2023; no record has a time before 1970.
 _MOST_CLOCK_YEARS = 20
 _YEAR_US = 365 * 86_400 * 1_000_000
-
-Finding = tuple[Location, str]
 
 
 def check_scenario(scenario: Scenario) -> Iterator[Finding]:
     """Yield the mistakes that no field shows alone, such as unknown topics, brokers and settings."""
     yield from _check_settings(scenario)
     yield from _check_points(scenario)
-    for name, topic in scenario.topics.items():
-        yield from _check_topic(scenario, name, topic)
+    yield from check_topics(scenario)
+    yield from _check_times(scenario)
     asked = [(("producers", index, "topic"), client.topic) for index, client in enumerate(scenario.producers)]
     asked += [
         (("consumers", index, "topic"), client.topic) for index, client in enumerate(scenario.consumers)
@@ -94,9 +91,48 @@ def check_scenario(scenario: Scenario) -> Iterator[Finding]:
             names[step.name] = any(_is_client(target, names) for target in _targets(step)[:1])
 
 
+_LEAST_CONVERGE_US = 1_000_000
+# With more of its messages lost, nothing that takes several of them comes to its end.
+_MOST_LOST_PERCENT = 30
+# What a broker that starts again needs beside the end of its session.
+_START_MS = 5_000
+
+
+def _check_times(scenario: Scenario) -> Iterator[Finding]:
+    """Yield settings and times under which a sound cluster would not come to rest within its time."""
+    network = scenario.network
+    if network.loss > _MOST_LOST_PERCENT:
+        yield ("network", "loss"), f"of a network that is to work at most {_MOST_LOST_PERCENT}% is lost"
+    if 2 * (network.latency + network.spread) >= 1_000 * CLIENT_TIMEOUT_MS:
+        yield ("network", "latency"), f"clients give a request up after {CLIENT_TIMEOUT_MS}ms, there and back"
+    if scenario.converge < _LEAST_CONVERGE_US:
+        yield ("converge",), "write at least 1s: followers join the in-sync set again within that"
+    try:
+        broker, controller = broker_config(scenario, 1), controller_config(scenario)
+    except ConfigError:
+        return
+    if broker.replica_fetch_wait_max_ms >= broker.replica_socket_timeout_ms:
+        least_ms = broker.replica_socket_timeout_ms
+        yield (
+            ("cluster", "settings", "replica.fetch.wait.max.ms"),
+            f"replica.socket.timeout.ms is {least_ms}: idle fetches would never be answered, write less",
+        )
+    if controller.broker_session_timeout_ms + _START_MS > scenario.converge // 1_000:
+        yield (
+            ("cluster", "settings", "broker.session.timeout.ms"),
+            f"a broker that starts again waits for the end of its session: write a `converge` of at least "
+            f"{controller.broker_session_timeout_ms + _START_MS}ms",
+        )
+
+
 def _check_clients(scenario: Scenario) -> Iterator[Finding]:
     for index, producer in enumerate(scenario.producers):
         yield from _check_producer(("producers", index), producer)
+        topic = scenario.topics.get(producer.topic)
+        is_compacted = topic is not None and "compact" in str(topic.config.get("cleanup.policy"))
+        if scenario.canaries and is_compacted and not producer.keys:
+            text = "a compacted topic takes no record without a key, so no canary: write `keys` too"
+            yield ("producers", index, "topic"), text
     for index, consumer in enumerate(scenario.consumers):
         yield from _check_consumer(("consumers", index), consumer)
     for index, seeker in enumerate(scenario.seekers):
@@ -191,17 +227,6 @@ def _check_settings(scenario: Scenario) -> Iterator[Finding]:
         yield ("cluster", "settings"), str(error)
 
 
-def _check_topic(scenario: Scenario, name: str, topic: TopicModel) -> Iterator[Finding]:
-    try:
-        check_topic_name(name)
-    except StorageError as error:
-        yield ("topics", name), str(error)
-    if topic.replicas > scenario.cluster.brokers:
-        yield ("topics", name, "replicas"), f"{topic.replicas} replicas need as many brokers"
-    for key, value in topic.config.items():
-        yield from _check_property(("topics", name, "config", key), key, value)
-
-
 def _is_client(target: Target, names: Mapping[str, bool]) -> bool:
     return target.kind in ("producer", "consumer") or names.get(target.text, False)
 
@@ -226,7 +251,7 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
         )
         if not is_of_controller and (what := _unknown_partition(scenario, topic, int(partition))):
             yield ("steps", index, "log"), what
-    yield from _check_topic_step(scenario, index, step)
+    yield from check_topic_step(scenario, index, step)
     if isinstance(step, Kill) and step.point is not None and _is_client(step.kill, names):
         yield ("steps", index, "point"), f"{step.kill.text} is a client: it has no jobs"
     elif isinstance(step, Kill) and step.point is not None and step.point not in step.points:
@@ -277,41 +302,6 @@ _OF_ONE_TARGET = (
 # The steps that only brokers may be targets of.
 _OF_BROKERS = (DiskStep, RollingRestart)
 _OF_CLIENTS = (*_OF_LINKS, Kill, Stop, Pause, Pick, Restart, StepClock, SlowCpu, FreezeClock)
-# What the checkers of a run believe about a topic from its start to its end.
-LASTING_PROPERTIES = frozenset({"cleanup.policy"})
-# And this, where the topic begins with a flush of each record.
-_FLUSHES = "flush.messages"
-
-
-def _check_topic_step(scenario: Scenario, index: int, step: Step) -> Iterator[Finding]:
-    match step:
-        case CreateTopic(create_topic=name) | DeleteTopic(delete_topic=name) | AlterTopic(alter_topic=name):
-            if name not in scenario.topics:
-                yield ("steps", index, step.verb), f"unknown topic {name!r}"
-        case LagMetadata() if step.lag_metadata.kind == "controller":
-            yield ("steps", index, step.verb), "the controller replays no metadata"
-        case _:
-            pass
-    if isinstance(step, AlterTopic):
-        for key, value in step.config.items():
-            if key in lasting_properties(scenario.topics.get(step.alter_topic)):
-                yield ("steps", index, "config", key), f"{key} cannot change in a run: checkers rely on it"
-            elif value != "":
-                yield from _check_property(("steps", index, "config", key), key, value)
-
-
-def lasting_properties(topic: TopicModel | None) -> Iterator[str]:
-    """Yields the properties of a topic that may not change in a run, because checkers rely on them."""
-    yield from sorted(LASTING_PROPERTIES)
-    if topic is not None and str(topic.config.get(_FLUSHES)) == "1":
-        yield _FLUSHES
-
-
-def _check_property(location: Location, key: str, value: int | str | bool) -> Iterator[Finding]:
-    try:
-        LogConfig.from_properties({key: property_text(value)})
-    except ConfigError as error:
-        yield location, str(error)
 
 
 def _targets(step: Step) -> list[Target]:

@@ -74,7 +74,7 @@ class TopicModel(Strict):
     replicas: int = Field(
         default=3, ge=1, le=9, description="The number of replicas of each partition, at most one per broker."
     )
-    config: dict[str, int | str | bool] = Field(
+    config: dict[str, int | float | str | bool] = Field(
         default_factory=dict, description="Properties of the topic, under Kafka's names."
     )
 
@@ -221,7 +221,8 @@ class Scenario(Strict):
     excuses: bool = Field(
         default=True,
         description="Whether acknowledged records may be lost where Kafka does not promise to keep them; with `false` "
-        "such a loss is a violation.",
+        "a loss is a violation that takes a fault of a disk, a power loss or an unclean election. What the leader "
+        "alone has acknowledged (`acks: 1`) and what retention deletes is lost without one, and stays excused.",
     )
     canaries: bool = Field(
         default=False,

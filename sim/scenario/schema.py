@@ -14,10 +14,11 @@ from typing import Any, final
 from pydantic.json_schema import GenerateJsonSchema
 
 from sim.buggify.points import POINTS
-from sim.scenario.checks import LASTING_PROPERTIES, METHODS
+from sim.scenario.checks import METHODS
 from sim.scenario.model import Scenario
 from sim.scenario.settings import setting_names
 from sim.scenario.steps import BROKER_JOBS, OF_METHODS, VERBS
+from sim.scenario.topic_checks import LASTING_PROPERTIES
 from storage.config import LogConfig
 from storage.topics import MAX_TOPIC_LENGTH
 

@@ -86,6 +86,6 @@ def consumer_config(model: ConsumerModel) -> ConsumerConfig:
     )
 
 
-def property_text(value: int | str | bool) -> str:
+def property_text(value: int | float | str | bool) -> str:
     """Returns the value as a properties file writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -64,7 +64,8 @@ class Kill(Named):
     point: str | None = Field(
         default=None,
         description="Kills it then: `before` or `after`, and a job of the node: one of "
-        f"{', '.join(f'`{kind}`' for kind in BROKER_JOBS)}; the controller has `flush` only.",
+        f"{', '.join(f'`{kind}`' for kind in BROKER_JOBS)}; the controller has "
+        f"{' and '.join(f'`{kind}`' for kind in CONTROLLER_JOBS)}.",
     )
 
     @property
@@ -307,7 +308,7 @@ class AlterTopic(Step):
 
     verb = "alter_topic"
     alter_topic: str = Field(description="The topic, one of `topics`.")
-    config: dict[str, int | str | bool] = Field(
+    config: dict[str, int | float | str | bool] = Field(
         min_length=1,
         description="Properties under Kafka's names; an empty text restores the default. What checkers rely on "
         "(cleanup.policy; flush.messages where it is 1) cannot change.",

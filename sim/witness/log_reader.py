@@ -11,7 +11,7 @@ from sim.disk.life import Life
 from sim.witness.places import Place, no_places
 from storage.batch import HEADER, HEADER_SIZE
 from storage.codec.crc32c import crc32c
-from storage.disk.filesystem import OpenMode, join, read_file
+from storage.disk.filesystem import OpenMode, join
 
 # The name of the rules that no damage to a disk excuses.
 DAMAGE = "damage"
@@ -362,7 +362,7 @@ class LogReader:
         """Returns the durable bytes of a file, also where the last rename of a compaction is not durable yet."""
         for name in (path, path + _SWAP):
             try:
-                return self._eye.disk.durable_bytes(name)
+                return self._eye.disk.durable_bytes(name, written_only=True)
             except FileNotFoundError:
                 continue
         return None
@@ -379,8 +379,15 @@ class LogReader:
         path, data = "", b""
         for place in self.places[0 if last is None else len(self.places) - last :]:
             if place.path != path:
-                path, data = place.path, read_file(self._eye.file_system, place.path)
+                path, data = place.path, self._written_bytes(place.path)
             yield place, data[place.position : place.position + place.size_bytes]
+
+    def _written_bytes(self, path: str) -> bytes:
+        """Returns the bytes of a file up to the last one that was written: more may be set aside."""
+        file = self._eye.file_system.open(path, OpenMode.READ)
+        data = file.read_at(0, file.data_end)
+        file.close()
+        return data
 
 
 def _base_offset_of(place: Place) -> int:

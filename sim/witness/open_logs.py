@@ -37,6 +37,10 @@ class OpenLogs:
         # By broker and partition: what the checkpoint said of a log's start, until its first look after a start.
         self._starts: dict[tuple[int, str], int] = {}
 
+    def expect_expiry(self) -> None:
+        """Judge no longer whether a broker forgets a producer."""
+        self._producers.expect_expiry()
+
     def on_loaded(self, broker: int, partition: str, checkpoint: int) -> None:
         """Receive a log that a start has opened, and what the checkpoint of log starts says of it, -1 for nothing."""
         self._starts[broker, partition] = checkpoint

@@ -81,6 +81,10 @@ class ProducerStates:
         # The epoch of each producer that a log knows, by broker and partition.
         self._epochs: dict[tuple[int, str], dict[int, int]] = {}
 
+    def expect_expiry(self) -> None:
+        """Judge no longer whether a broker forgets a producer."""
+        self._may_expire = True
+
     def forget(self, broker: int, partition: str) -> None:
         """Forget the epochs of a log that a start has read, that was cut, or that is another topic's."""
         self._epochs.pop((broker, partition), None)

@@ -140,6 +140,10 @@ class Witness:
         if preallocates:
             self._logs.expect_preallocation(name)
 
+    def expect_expiry(self) -> None:
+        """Judge no longer whether a broker forgets a producer: a property says when it does."""
+        self._open_logs.expect_expiry()
+
     def on_observes(self, node: Member, observes: list[Observe]) -> None:
         """Turn all observations of one step of a node into sightings."""
         if node.node_id == CONTROLLER_ID:

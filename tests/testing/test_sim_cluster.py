@@ -360,3 +360,42 @@ def test_wrong_arguments_are_refused_with_what_would_be_right(cluster: SimCluste
     cluster.produce(["a"])
     with pytest.raises(ValueError, match="'a' was sent before"):
         cluster.produce(["a"])
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_a_small_cluster_has_a_topic_with_as_many_replicas(brokers: int) -> None:
+    small = SimCluster(brokers=brokers)
+    small.produce(2)
+    small.advance(500)
+    assert len(small.isr()) == brokers
+    assert small.finish().verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize(("seed", "error"), [(-1, ValueError), (True, TypeError), ("a", TypeError)])
+def test_what_is_no_seed_is_refused(seed: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="seed: expected"):
+        SimCluster(seed=seed)
+
+
+def test_changes_of_a_topic_that_contradict_each_other_are_refused(cluster: SimCluster) -> None:
+    cluster.alter_topic("t", {"min.compaction.lag.ms": 100})
+    with pytest.raises(ValueError, match=r"alter_topic: max\.compaction\.lag\.ms=50: must be at least"):
+        cluster.alter_topic("t", {"max.compaction.lag.ms": 50})
+    # The next one is not held up by it.
+    cluster.alter_topic("t", {"max.message.bytes": 100, "min.cleanable.dirty.ratio": 0.2})
+    cluster.advance(1_000)
+    (sent,) = cluster.produce(["x" * 200])
+    cluster.advance(1_000)
+    assert (sent.outcome, sent.error) == (Outcome.FAIL, "MESSAGE_TOO_LARGE")
+
+
+def test_a_topic_that_the_controller_refuses_is_told_at_once() -> None:
+    with pytest.raises(ScenarioError, match="the controller's own log"):
+        SimCluster(topics={"__cluster_metadata": {}})
+
+
+def test_more_than_a_day_may_pass_although_brokers_forget_producers_then(cluster: SimCluster) -> None:
+    cluster.produce(3)
+    cluster.advance(1_000)
+    cluster._run.expect_time(90_000_000_000)
+    assert cluster._run.witness._open_logs._producers._may_expire
