@@ -34,6 +34,7 @@ LAST_REPORTS_S = 0.02
 # What a peer answered in one frame, or what ended together, each with the number of its call.
 Answers = Sequence[tuple[int, Answer]]
 Deliver = Callable[[Answers], None]
+Written = Callable[[], None]
 Address = tuple[str, int]
 UnaryCall = grpc.aio.UnaryUnaryCall[bytes, bytes] | grpc.aio.StreamUnaryCall[bytes, bytes]
 
@@ -124,8 +125,12 @@ def _deliver_soon(deliver: Deliver, ended: Ended) -> None:
 class GrpcStream:
     """One bidirectional stream of gRPC under an `OutgoingStream`: a reader task, a writer task, and a timer."""
 
-    def __init__(self, channel: grpc.aio.Channel, stream: OutgoingStream, deliver: Deliver) -> None:
+    def __init__(
+        self, channel: grpc.aio.Channel, stream: OutgoingStream, deliver: Deliver, written: Written
+    ) -> None:
         self.stream = stream
+        # Is called by the loop where the first call that is not written may be another one.
+        self._written = written
         # Without serialisers gRPC takes and returns bytes.
         self._call = channel.stream_stream(stream.codec.path, None, None)(None)
         self._deliver = deliver
@@ -140,6 +145,10 @@ class GrpcStream:
         self._alarm.set(self.stream.alarm_ms)
         self._wake.set()
 
+    def _tell_written(self) -> None:
+        if self.stream.has_sent_silent:
+            asyncio.get_running_loop().call_soon(self._written)
+
     def fail(self, reason: str) -> None:
         """Ends the stream and fails every call in flight."""
         self._close(self.stream.end(reason))
@@ -151,6 +160,7 @@ class GrpcStream:
             task.cancel()
         self._alarm.cancel()
         _deliver_soon(self._deliver, ended)
+        self._tell_written()
 
     def _on_time(self) -> None:
         ended = self.stream.on_time(loop_ms())
@@ -176,6 +186,7 @@ class GrpcStream:
         writer, reader = self._tasks
         if self.stream.is_open:
             _deliver_soon(self._deliver, self.stream.end(reason))
+            self._tell_written()
             self._alarm.cancel()
             end_call(self._call)
             # The writer, too, ends with the call if it is within a write.
@@ -196,6 +207,7 @@ class GrpcStream:
                         return
                     await self._call.write(frame)
                     stream.on_written()
+                    self._tell_written()
                 if stream.is_finishing or not stream.is_open:
                     break
                 await self._wake.wait()
@@ -230,9 +242,9 @@ class GrpcStream:
 class Peer:
     """One peer's address with its channel, streams and unary calls."""
 
-    def __init__(self, address: Address, deliver: Deliver) -> None:
+    def __init__(self, address: Address, deliver: Deliver, written: Written) -> None:
         self.address = address
-        self._deliver = deliver
+        self._deliver, self._written = deliver, written
         self._channel = grpc.aio.insecure_channel("{}:{}".format(*address), options=CHANNEL_OPTIONS)
         self._outgoing = Outgoing(CODEC)
         self._streams: dict[str, GrpcStream] = {}
@@ -248,12 +260,19 @@ class Peer:
             stream = self._outgoing.send_on_stream(loop_ms(), effect, body)
             carrier = self._streams.get(stream.codec.path)
             if carrier is None or carrier.stream is not stream:
-                carrier = self._streams[stream.codec.path] = GrpcStream(self._channel, stream, self._deliver)
+                carrier = GrpcStream(self._channel, stream, self._deliver, self._written)
+                self._streams[stream.codec.path] = carrier
             carrier.wake()
             return
         self._outgoing.unary.send(loop_ms(), effect.call, body, effect.timeout_ms)
         self._begin_calls()
         self._alarm.set(self._outgoing.unary.alarm_ms)
+
+    @property
+    def oldest_silent(self) -> int | None:
+        """The first call without a reply expected that is not written yet; None if all are."""
+        calls = [each.stream.oldest_silent for each in self._streams.values()]
+        return min((call for call in calls if call is not None), default=None)
 
     def _begin_calls(self) -> None:
         """Begins the unary calls that the peer may have now."""
@@ -343,6 +362,9 @@ class Peers:
         self._bootstrap = Bootstrap(bootstrap)
         self._bootstrap_peers: dict[Address, Peer] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        # Is called where `oldest_silent` may have changed. Only a client has calls without a reply.
+        self.after_writing: Callable[[], None] = _do_nothing
+        self.last_silent = 0
         # By node id: the address to connect to, such as a proxy's, whatever address the node is registered under.
         self.routes: dict[int, Address] = {}
 
@@ -354,10 +376,12 @@ class Peers:
             return
         if known is not None:
             self._close_later(known)
-        self._peers[node_id] = Peer(address, self._deliver)
+        self._peers[node_id] = Peer(address, self._deliver, self._on_written)
 
     def send(self, effect: Send) -> None:
         """Sends to the node, or fails the call from the loop where no address of the node is known."""
+        if not effect.expects_reply:
+            self.last_silent = effect.call
         if effect.to == BOOTSTRAP:
             peer = self._bootstrap_peer(effect.call)
         else:
@@ -374,9 +398,20 @@ class Peers:
             return None
         peer = self._bootstrap_peers.get(address)
         if peer is None:
-            peer = self._bootstrap_peers[address] = Peer(address, self._on_bootstrap_answers)
+            peer = self._bootstrap_peers[address] = Peer(
+                address, self._on_bootstrap_answers, self._on_written
+            )
         assert peer.address == address, (peer.address, address)
         return peer
+
+    @property
+    def oldest_silent(self) -> int | None:
+        """The first call without a reply expected that is not written yet, up to `last_silent`; None if all are."""
+        calls = [each.oldest_silent for each in (*self._peers.values(), *self._bootstrap_peers.values())]
+        return min((call for call in calls if call is not None), default=None)
+
+    def _on_written(self) -> None:
+        self.after_writing()
 
     def _on_bootstrap_answers(self, answers: Answers) -> None:
         for call, body in answers:
@@ -396,6 +431,10 @@ class Peers:
         # gRPC reports the end of a call more than once, and nothing tells when it has: a later report would reach the
         # loop after its end, and be printed there (grpc/grpc#25364).
         await asyncio.sleep(LAST_REPORTS_S)
+
+
+def _do_nothing() -> None:
+    """Waits for no call to be written."""
 
 
 def _noted(body: Answer) -> Answer:

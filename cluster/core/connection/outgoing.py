@@ -101,8 +101,9 @@ class OutgoingStream:
         self.has_sent_silent = False
         self._waiting: deque[tuple[int, StreamRequest]] = deque()
         self._unanswered = Deadlines()
-        # The waiting calls that expect no reply, and those in the frame being written: they end when it is written.
-        self._silent: set[int] = set()
+        # The waiting calls that expect no reply, and those in the frame being written: they end when it is written. In
+        # the order of sending.
+        self._silent: dict[int, None] = {}
         self._writing: list[int] = []
         # The pieces of that frame that are not written yet.
         self._pieces: deque[bytes] = deque()
@@ -121,6 +122,11 @@ class OutgoingStream:
     def has_frame(self) -> bool:
         return bool(self._waiting or self._pieces)
 
+    @property
+    def oldest_silent(self) -> int | None:
+        """The first call without a reply expected that is not written yet; None if all are."""
+        return next(iter(self._silent), None)
+
     def send(
         self, now_ms: int, call: int, body: StreamRequest, *, timeout_ms: int, expects_reply: bool
     ) -> None:
@@ -129,7 +135,7 @@ class OutgoingStream:
         assert not self.is_finishing, call
         self._unanswered.add(now_ms, call, timeout_ms)
         if not expects_reply:
-            self._silent.add(call)
+            self._silent[call] = None
             self.has_sent_silent = True
         self._waiting.append((call, body))
 
@@ -157,7 +163,7 @@ class OutgoingStream:
         if self._pieces:
             return
         for call in self._writing:
-            self._silent.discard(call)
+            self._silent.pop(call, None)
             self._unanswered.remove(call)
         self._writing = []
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast, final
 
-from cluster.core.client.config import ProducerConfig
+from cluster.core.client.config import ACKS_NONE, ProducerConfig
 from cluster.core.client.effects import Delivered, Flushed
 from cluster.core.client.producer import ProducerCore
 from cluster.core.client.waiting_records import size_bound
@@ -58,13 +59,28 @@ class AsyncProducer(AsyncClient):
         self.core = ProducerCore(self.config, system_draws())
         super().__init__(self.core, bootstrap_servers, self.core.start)
         self._tickets = 0
+        self._is_silent = self.config.acks == ACKS_NONE
         self._open: dict[int, Callable[[Outcome], None]] = {}
+        # With acks=0: what the core has told of records whose requests may not be written yet, each with the last
+        # request of then, and the room that those records take by their tickets. The core takes them for written.
+        self._held: deque[tuple[int, Delivered | Flushed]] = deque()
+        self._sizes: dict[int, int] = {}
+        self._silent_bytes = 0
         self._flushes: dict[int, asyncio.Future[None]] = {}
         self._room = asyncio.Event()
         # Wakes those that wait for room when the first of them has waited for max.block.ms; made in the loop.
         self._room_alarm: Alarm | None = None
         # From here on nobody is left who fetches an error: asyncio shall not report each.
         self._is_aborted = False
+
+    async def start(self) -> None:
+        """Starts the client; `async with` does it. The nodes are called when there is something to ask."""
+        await super().start()
+        self.runtime.peers.after_writing = self._after_writing
+
+    def _after_writing(self) -> None:
+        if not self._is_closed:
+            self._release()
 
     async def send(
         self,
@@ -114,6 +130,9 @@ class AsyncProducer(AsyncClient):
         ticket = self._tickets
         assert ticket not in self._open, ticket
         self._open[ticket] = on_outcome
+        if self._is_silent:
+            self._sizes[ticket] = record.size_bytes
+            self._silent_bytes += record.size_bytes
         try:
             self._run(
                 lambda now_ms: self.core.send(
@@ -128,6 +147,7 @@ class AsyncProducer(AsyncClient):
                 )
             )
         except (ClusterError, RuntimeError) as error:
+            self._silent_bytes -= self._sizes.pop(ticket, 0)
             if self._open.pop(ticket, None) is not None:
                 place = TopicPartition(record.topic, -1)
                 on_outcome(_failure(error, place, is_unknown=isinstance(error, ClusterError)))
@@ -147,10 +167,10 @@ class AsyncProducer(AsyncClient):
     async def _wait_for_room(self, size_bytes: int) -> None:
         limit = self.config.buffer_memory
         self._check_open()
-        if self.core.unfinished.size_bytes + size_bytes <= limit or size_bytes > limit:
+        if self._taken_bytes + size_bytes <= limit or size_bytes > limit:
             return
         deadline_ms = loop_ms() + self.config.max_block_ms
-        while self.core.unfinished.size_bytes + size_bytes > limit:
+        while self._taken_bytes + size_bytes > limit:
             self.press(size_bytes)
             if loop_ms() >= deadline_ms:
                 raise ClusterError(ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms")
@@ -167,9 +187,29 @@ class AsyncProducer(AsyncClient):
         if not self.runtime.stopped.done():
             self.runtime.run(lambda now_ms: self.core.press(now_ms, size_bytes))
 
+    @property
+    def _taken_bytes(self) -> int:
+        """The room that records take which have no outcome yet."""
+        # Each record of the core is among the silent ones too, and counts once.
+        return max(self.core.unfinished.size_bytes, self._silent_bytes)
+
     def _on_notice(self, effect: object) -> None:
+        if self._is_silent and isinstance(effect, (Delivered, Flushed)):
+            self._held.append((self.runtime.peers.last_silent, effect))
+            self._release()
+        else:
+            self._tell(effect)
+
+    def _release(self) -> None:
+        """Ends the wait for requests that are written by now; those of a connection that ended count as written."""
+        oldest = self.runtime.peers.oldest_silent if self._held else None
+        while self._held and (oldest is None or self._held[0][0] < oldest):
+            self._tell(self._held.popleft()[1])
+
+    def _tell(self, effect: object) -> None:
         match effect:
             case Delivered():
+                self._silent_bytes -= self._sizes.pop(effect.ticket, 0)
                 self._open.pop(effect.ticket)(outcome_of(effect))
                 self._room.set()
             case Flushed():
