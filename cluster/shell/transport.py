@@ -34,7 +34,8 @@ LAST_REPORTS_S = 0.02
 # What a peer answered in one frame, or what ended together, each with the number of its call.
 Answers = Sequence[tuple[int, Answer]]
 Deliver = Callable[[Answers], None]
-Written = Callable[[], None]
+# Receives calls that need no writing any more.
+Written = Callable[[Sequence[int]], None]
 Address = tuple[str, int]
 UnaryCall = grpc.aio.UnaryUnaryCall[bytes, bytes] | grpc.aio.StreamUnaryCall[bytes, bytes]
 
@@ -129,7 +130,6 @@ class GrpcStream:
         self, channel: grpc.aio.Channel, stream: OutgoingStream, deliver: Deliver, written: Written
     ) -> None:
         self.stream = stream
-        # Is called by the loop where the first call that is not written may be another one.
         self._written = written
         # Without serialisers gRPC takes and returns bytes.
         self._call = channel.stream_stream(stream.codec.path, None, None)(None)
@@ -145,9 +145,10 @@ class GrpcStream:
         self._alarm.set(self.stream.alarm_ms)
         self._wake.set()
 
-    def _tell_written(self) -> None:
-        if self.stream.has_sent_silent:
-            asyncio.get_running_loop().call_soon(self._written)
+    def _tell_written(self, calls: Sequence[int]) -> None:
+        """Says by the loop that calls need no writing any more: they are written, or have ended."""
+        if self.stream.has_sent_silent and calls:
+            asyncio.get_running_loop().call_soon(self._written, calls)
 
     def fail(self, reason: str) -> None:
         """Ends the stream and fails every call in flight."""
@@ -160,7 +161,7 @@ class GrpcStream:
             task.cancel()
         self._alarm.cancel()
         _deliver_soon(self._deliver, ended)
-        self._tell_written()
+        self._tell_written([call for call, _ in ended])
 
     def _on_time(self) -> None:
         ended = self.stream.on_time(loop_ms())
@@ -185,8 +186,9 @@ class GrpcStream:
         """
         writer, reader = self._tasks
         if self.stream.is_open:
-            _deliver_soon(self._deliver, self.stream.end(reason))
-            self._tell_written()
+            ended = self.stream.end(reason)
+            _deliver_soon(self._deliver, ended)
+            self._tell_written([call for call, _ in ended])
             self._alarm.cancel()
             end_call(self._call)
             # The writer, too, ends with the call if it is within a write.
@@ -206,8 +208,7 @@ class GrpcStream:
                         self.fail(refused)
                         return
                     await self._call.write(frame)
-                    stream.on_written()
-                    self._tell_written()
+                    self._tell_written(stream.on_written())
                 if stream.is_finishing or not stream.is_open:
                     break
                 await self._wake.wait()
@@ -267,12 +268,6 @@ class Peer:
         self._outgoing.unary.send(loop_ms(), effect.call, body, effect.timeout_ms)
         self._begin_calls()
         self._alarm.set(self._outgoing.unary.alarm_ms)
-
-    @property
-    def oldest_silent(self) -> int | None:
-        """The first call without a reply expected that is not written yet; None if all are."""
-        calls = [each.stream.oldest_silent for each in self._streams.values()]
-        return min((call for call in calls if call is not None), default=None)
 
     def _begin_calls(self) -> None:
         """Begins the unary calls that the peer may have now."""
@@ -362,8 +357,10 @@ class Peers:
         self._bootstrap = Bootstrap(bootstrap)
         self._bootstrap_peers: dict[Address, Peer] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        # Is called where `oldest_silent` may have changed. Only a client has calls without a reply.
-        self.after_writing: Callable[[], None] = _do_nothing
+        # Is called with calls without a reply expected that are written, or have ended, and perhaps with others. Only
+        # a client has such calls.
+        self.after_writing: Written = _do_nothing
+        # The last such call.
         self.last_silent = 0
         # By node id: the address to connect to, such as a proxy's, whatever address the node is registered under.
         self.routes: dict[int, Address] = {}
@@ -389,6 +386,7 @@ class Peers:
         if peer is None:
             error = TransportError(reason=f"no address of node {effect.to} is known")
             asyncio.get_running_loop().call_soon(self._deliver, [(effect.call, error)])
+            asyncio.get_running_loop().call_soon(self._on_written, [effect.call])
             return
         peer.send(effect)
 
@@ -404,14 +402,8 @@ class Peers:
         assert peer.address == address, (peer.address, address)
         return peer
 
-    @property
-    def oldest_silent(self) -> int | None:
-        """The first call without a reply expected that is not written yet, up to `last_silent`; None if all are."""
-        calls = [each.oldest_silent for each in (*self._peers.values(), *self._bootstrap_peers.values())]
-        return min((call for call in calls if call is not None), default=None)
-
-    def _on_written(self) -> None:
-        self.after_writing()
+    def _on_written(self, calls: Sequence[int]) -> None:
+        self.after_writing(calls)
 
     def _on_bootstrap_answers(self, answers: Answers) -> None:
         for call, body in answers:
@@ -433,7 +425,7 @@ class Peers:
         await asyncio.sleep(LAST_REPORTS_S)
 
 
-def _do_nothing() -> None:
+def _do_nothing(calls: Sequence[int]) -> None:
     """Waits for no call to be written."""
 
 

@@ -31,7 +31,7 @@ def _fails_alone(original: Original) -> Original:
         late = stream._unanswered.overdue(now_ms) if stream.is_open else []
         for call, _ in late:
             stream._unanswered.remove(call)
-            stream._silent.pop(call, None)
+            stream._silent.discard(call)
         return [(call, TransportError(reason=f"no answer in {timeout_ms} ms")) for call, timeout_ms in late]
 
     return on_time

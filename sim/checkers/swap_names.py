@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 NAME = "swap-names"
 ROLL_NAME = "roll-order"
+REMOVAL_NAME = "removal-order"
 CLEANED, _SWAP, _DELETED, LOG = ".cleaned", ".swap", ".deleted", ".log"
 _LIVE = (LOG, ".index", ".timeindex", ".txnindex")
 # The ends of the names that are judged.
@@ -50,6 +51,25 @@ def roll_finding(name: str, pending: Iterable[Change], unsynced: Iterable[str]) 
     for _, after in pending:
         if after.endswith(LOG) and after != name:
             return f"{name} is made, although the name {after} is not durable"
+    return ""
+
+
+def removal_finding(name: str, pending: Iterable[Change], names: Iterable[str]) -> str:
+    """Returns why the segment called `name` leaves its log out of order; empty if it does not.
+
+    `names` are those of the directory before, `pending` the changes of them that are not durable. Segments leave a log
+    from one of its ends (RT3, LS13), each durably before the next: a crash in between would leave a hole, which no
+    start can tell from deleted records. A compaction, whose swaps are there, takes them from anywhere.
+    """
+    live = [each for each in names if each.endswith(LOG)]
+    if name not in live or any(each.endswith(_SWAP) for each in names):
+        return ""
+    if name not in (min(live), max(live)):
+        return f"{name} leaves the log before the others on one side of it: {', '.join(sorted(live))}"
+    for before, after in pending:
+        is_gone = not after or after.endswith(_DELETED)
+        if before.endswith(LOG) and before != name and is_gone:
+            return f"{name} leaves the log, although it is not durable that {before} has left it"
     return ""
 
 

@@ -31,7 +31,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
         {
             "recovery", "recovery-point", "durable-cuts", "checkpoint-offsets", "flushed-durable", "clean-stop",
             "log-shape", "replicas-agree", "index-entries", "verified-logs", "failed-disks", "twin-logs", "roll-order",
-            "readable-checkpoints",
+            "removal-order", "readable-checkpoints",
         }
     ),
     # Decisions of the controller, and who obeys them.

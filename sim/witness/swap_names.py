@@ -7,10 +7,21 @@ from functools import partial
 from typing import final
 
 from sim.checkers.base import Jury
-from sim.checkers.swap_names import CLEANED, JUDGED, LOG, NAME, ROLL_NAME, roll_finding, swap_finding
+from sim.checkers.swap_names import (
+    CLEANED,
+    JUDGED,
+    LOG,
+    NAME,
+    REMOVAL_NAME,
+    ROLL_NAME,
+    removal_finding,
+    roll_finding,
+    swap_finding,
+)
 from sim.disk import SimDisk
 from sim.witness.log_reader import DiskEye
 from storage.disk.filesystem import basename, dirname, join
+from storage.topics import DELETE_SUFFIX
 
 
 @final
@@ -29,12 +40,20 @@ class SwapNames:
             return
         directory, name = dirname(path), basename(path)
         pending = eye.disk.pending_changes_in(directory)
+        if path.endswith(LOG) and not _is_doomed(directory):
+            self._on_removed_segment(broker, eye, directory, name)
         if not pending:
             return
         # The other names decide only when a cleaned file becomes a swap, and a list of them is costly.
         names = eye.file_system.list(directory) if name.endswith(CLEANED) else ()
         if what := swap_finding(verb, name, pending, names):
             self._jury.report(NAME, f"{basename(directory)}: broker {broker}: {what}")
+
+    def _on_removed_segment(self, broker: int, eye: DiskEye, directory: str, name: str) -> None:
+        """Judge the end of a segment, before it gets another name or none."""
+        pending, names = eye.disk.pending_changes_in(directory), eye.file_system.list(directory)
+        if what := removal_finding(name, pending, names):
+            self._jury.report(REMOVAL_NAME, f"{basename(directory)}: broker {broker}: {what}")
 
     def _on_new_segment(self, broker: int, eye: DiskEye, directory: str, name: str) -> None:
         """Judge the begin of a segment; a disk that has lied about a sync excuses the broker."""
@@ -46,3 +65,8 @@ class SwapNames:
         unsynced = [each for each in last if not disk.is_synced(join(directory, each))]
         if what := roll_finding(name, disk.pending_changes_in(directory), unsynced):
             self._jury.report(ROLL_NAME, f"{basename(directory)}: broker {broker}: {what}")
+
+
+def _is_doomed(directory: str) -> bool:
+    """Whether the log in the directory is deleted as a whole."""
+    return directory.endswith(DELETE_SUFFIX)

@@ -154,7 +154,8 @@ class ConsumerCore:
     def resume(self, now_ms: int, *topic_partitions: TopicPartition) -> list[ConsumerEffect]:
         """Fetches the partitions again: those of one leader with one request, in which none waits for another."""
         for topic_partition in topic_partitions:
-            self._positions[topic_partition].is_paused = False
+            position = self._positions[topic_partition]
+            position.is_paused, position.damaged_since_ms = False, None
         return self._run(now_ms)
 
     @property
@@ -385,11 +386,13 @@ class ConsumerCore:
         self, now_ms: int, position: Position, topic_id: str, answer: FetchPartitionResponse, shares: int
     ) -> list[ConsumerEffect]:
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            position.damaged_since_ms = None
             return self._on_out_of_range(position)
         if answer.error is not ErrorCode.NONE:
             is_news = self.metadata.cache.hint(answer, topic_id)
             return [] if is_news else self._on_error(now_ms, position, answer.error)
         if answer.diverging is not None:
+            position.damaged_since_ms = None
             return self._on_diverging(position, answer.diverging)
         return self._on_records(now_ms, position, answer, shares)
 
@@ -473,6 +476,7 @@ class ConsumerCore:
             position.max_bytes = min(2 * position.max_bytes, INT_MAX)
         if read.damage is not None:
             return [*effects, *self._on_damage(now_ms, position, read.damage)]
+        position.damaged_since_ms = None
         return [*effects, *self._report_end(position)]
 
     def _on_damage(self, now_ms: int, position: Position, damage: StorageError) -> list[ConsumerEffect]:

@@ -184,6 +184,8 @@ class MetadataUpdater:
         self._fresh_until_ms: int | None = None
         self._turn = 0
         self._failures = 0
+        # The turns that were given since all brokers have failed.
+        self._late_turn = 0
 
     def watch(self, topics: Iterable[str]) -> None:
         """Includes these topics in each request from now on."""
@@ -216,17 +218,24 @@ class MetadataUpdater:
         )
 
     def count_failure(self, *, has_failed: bool) -> None:
-        """Counts a failed request to `next_node`: after one for each broker it is the bootstrap address's turn."""
+        """Counts a failed request to `next_node`: after one for each broker the bootstrap address has a turn too."""
         self._failures = self._failures + 1 if has_failed else 0
+        if not has_failed:
+            self._late_turn = 0
 
     def next_node(self) -> int:
-        """Returns a broker, another one each time; BOOTSTRAP where none is known, and once after all have failed.
+        """Returns a broker, another one each time; BOOTSTRAP where none is known, and in turn once all have failed.
 
-        Then they have their turns again: the address may be that of a broker that is gone for good.
+        Not it alone: the address may be that of a broker that is gone for good.
         """
         known = sorted(self.cache.brokers)
-        if not known or self._failures % (len(known) + 1) == len(known):
+        if not known:
             return BOOTSTRAP
+        if self._failures >= len(known):
+            late_turn = self._late_turn % (len(known) + 1)
+            self._late_turn += 1
+            if late_turn == 0:
+                return BOOTSTRAP
         self._turn += 1
         return known[self._turn % len(known)]
 

@@ -329,15 +329,14 @@ class ProducerCore:
     def _take_waiting(self, now_ms: int) -> list[ProducerEffect]:
         """Accumulates the waiting records whose place is known by now; those that waited too long fail."""
         effects: list[ProducerEffect] = []
-        for place in self._waiting.places():
-            partitions = self.metadata.cache.partitions(place.topic)
-            if not partitions or place.partition not in (NO_PARTITION, *partitions):
-                continue
-            for record in self._waiting.take(place):
-                if (awaited := self._awaited(record)) is None:
-                    self._accumulate(record)
-                else:
-                    self._waiting.add(awaited, record)
+        for topic in dict.fromkeys([place.topic for place in self._waiting.places()]):
+            if self.metadata.cache.partitions(topic):
+                # All of them, in the order in which they were sent: a topic that was away meanwhile has parted them.
+                for record in self._waiting.take_topic(topic):
+                    if (awaited := self._awaited(record)) is None:
+                        self._accumulate(record)
+                    else:
+                        self._waiting.add(awaited, record)
         for place in self._waiting.places():
             error, text = self._why_unknown(place)
             is_hopeless = error is ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -53,6 +53,10 @@ def flaw_of(record: PendingRecord, max_request_size: int) -> tuple[ErrorCode, st
     return None
 
 
+def _ticket(record: PendingRecord) -> int:
+    return record.ticket
+
+
 @final
 class WaitingRecords:
     """Records whose topic or partition is not known yet, by the place that they wait for and in the order of sending.
@@ -76,6 +80,11 @@ class WaitingRecords:
 
     def take(self, place: TopicPartition) -> list[PendingRecord]:
         return list(self._records.pop(place, ()))
+
+    def take_topic(self, topic: str) -> list[PendingRecord]:
+        """Removes and returns the records of a topic, whatever place they wait for, in the order of sending."""
+        taken = [self.take(place) for place in self.places() if place.topic == topic]
+        return sorted([record for records in taken for record in records], key=_ticket)
 
     def take_all(self) -> list[PendingRecord]:
         return [record for place in self.places() for record in self.take(place)]

@@ -101,9 +101,8 @@ class OutgoingStream:
         self.has_sent_silent = False
         self._waiting: deque[tuple[int, StreamRequest]] = deque()
         self._unanswered = Deadlines()
-        # The waiting calls that expect no reply, and those in the frame being written: they end when it is written. In
-        # the order of sending.
-        self._silent: dict[int, None] = {}
+        # The waiting calls that expect no reply, and those in the frame being written: they end when it is written.
+        self._silent: set[int] = set()
         self._writing: list[int] = []
         # The pieces of that frame that are not written yet.
         self._pieces: deque[bytes] = deque()
@@ -122,11 +121,6 @@ class OutgoingStream:
     def has_frame(self) -> bool:
         return bool(self._waiting or self._pieces)
 
-    @property
-    def oldest_silent(self) -> int | None:
-        """The first call without a reply expected that is not written yet; None if all are."""
-        return next(iter(self._silent), None)
-
     def send(
         self, now_ms: int, call: int, body: StreamRequest, *, timeout_ms: int, expects_reply: bool
     ) -> None:
@@ -135,7 +129,7 @@ class OutgoingStream:
         assert not self.is_finishing, call
         self._unanswered.add(now_ms, call, timeout_ms)
         if not expects_reply:
-            self._silent[call] = None
+            self._silent.add(call)
             self.has_sent_silent = True
         self._waiting.append((call, body))
 
@@ -158,14 +152,15 @@ class OutgoingStream:
             return self._pieces.popleft()
         return frame
 
-    def on_written(self) -> None:
-        """Ends the calls of the last frame that expect no reply, once it is written whole."""
+    def on_written(self) -> list[int]:
+        """Ends the calls of the last frame that expect no reply, once it is written whole. Returns them."""
         if self._pieces:
-            return
-        for call in self._writing:
-            self._silent.pop(call, None)
+            return []
+        written, self._writing = self._writing, []
+        for call in written:
+            self._silent.discard(call)
             self._unanswered.remove(call)
-        self._writing = []
+        return written
 
     def on_frame(self, data: bytes) -> Ended:
         """Returns the answers in a frame of the peer; an answer to a call that has ended is dropped."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast, final
 
@@ -61,9 +60,11 @@ class AsyncProducer(AsyncClient):
         self._tickets = 0
         self._is_silent = self.config.acks == ACKS_NONE
         self._open: dict[int, Callable[[Outcome], None]] = {}
-        # With acks=0: what the core has told of records whose requests may not be written yet, each with the last
-        # request of then, and the room that those records take by their tickets. The core takes them for written.
-        self._held: deque[tuple[int, Delivered | Flushed]] = deque()
+        # With acks=0 the core takes a record for delivered as it emits its request. What it says of that is told once
+        # the request is written: of a record by its request, of a flush with the requests that it waits for. Until then
+        # each record keeps its room, its size by its ticket.
+        self._held: dict[int, list[Delivered]] = {}
+        self._held_flushes: list[tuple[Flushed, dict[int, None]]] = []
         self._sizes: dict[int, int] = {}
         self._silent_bytes = 0
         self._flushes: dict[int, asyncio.Future[None]] = {}
@@ -78,9 +79,23 @@ class AsyncProducer(AsyncClient):
         await super().start()
         self.runtime.peers.after_writing = self._after_writing
 
-    def _after_writing(self) -> None:
-        if not self._is_closed:
-            self._release()
+    def _after_writing(self, calls: Sequence[int]) -> None:
+        """Tells what waited for these requests; those of a connection that has ended count as written."""
+        if self._is_closed or not self._held:
+            return
+        for call in calls:
+            for effect in self._held.pop(call, ()):
+                self._tell(effect)
+        self._end_flushes(calls)
+
+    def _end_flushes(self, calls: Sequence[int]) -> None:
+        held, self._held_flushes = self._held_flushes, []
+        for effect, awaited in held:
+            left = {call: None for call in awaited if call not in calls}
+            if left:
+                self._held_flushes.append((effect, left))
+            else:
+                self._tell(effect)
 
     async def send(
         self,
@@ -194,17 +209,14 @@ class AsyncProducer(AsyncClient):
         return max(self.core.unfinished.size_bytes, self._silent_bytes)
 
     def _on_notice(self, effect: object) -> None:
-        if self._is_silent and isinstance(effect, (Delivered, Flushed)):
-            self._held.append((self.runtime.peers.last_silent, effect))
-            self._release()
-        else:
-            self._tell(effect)
-
-    def _release(self) -> None:
-        """Ends the wait for requests that are written by now; those of a connection that ended count as written."""
-        oldest = self.runtime.peers.oldest_silent if self._held else None
-        while self._held and (oldest is None or self._held[0][0] < oldest):
-            self._tell(self._held.popleft()[1])
+        match effect:
+            case Delivered(error=ErrorCode.NONE) if self._is_silent:
+                # The core has emitted its request just before.
+                self._held.setdefault(self.runtime.peers.last_silent, []).append(effect)
+            case Flushed() if self._held:
+                self._held_flushes.append((effect, dict.fromkeys(self._held)))
+            case _:
+                self._tell(effect)
 
     def _tell(self, effect: object) -> None:
         match effect:
@@ -223,6 +235,8 @@ class AsyncProducer(AsyncClient):
         """Ends every record without an outcome with this error; the core never answers for it."""
         self._is_aborted = True
         waiting, self._open = self._open, {}
+        self._held, self._held_flushes = {}, []
+        self._sizes, self._silent_bytes = {}, 0
         for on_outcome in waiting.values():
             on_outcome(_failure(error, TopicPartition("", -1), is_unknown=True))
         assert not self._open, len(self._open)

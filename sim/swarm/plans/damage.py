@@ -48,10 +48,19 @@ def _fail_sync(ground: Ground, choices: Choices) -> list[Part]:
     """
     cache = choices.pick(("kept", "kept", "dropped"), "page cache")
     sync: Part = {"fail_sync": ground.broker(choices), **_left_by(ground, choices, cache)}
-    if choices.chance(30, "as it stops"):
+    if choices.chance(40, "as it stops"):
         stop: Part = {"at": "+1ms", "stop": "S", "down": choices.ms(DOWN_MS, "down for")}
-        return [sync | {"down": choices.ms(DOWN_MS, "down"), "as": "S"}, stop]
+        return [sync | _of_log(ground, choices) | {"down": choices.ms(DOWN_MS, "down"), "as": "S"}, stop]
     return _with_power_loss(choices, sync, (500, 2_000, 4_000))
+
+
+def _of_log(ground: Ground, choices: Choices) -> Part:
+    """Returns whose sync fails, of the end of a log: most of them have none before their broker closes them."""
+    if not ground.lasting:
+        return {}
+    place = ground.partition(choices.within("log"), lasting=True)
+    who = choices.pick(("leader", "follower") if ground.replicas(place) > 1 else ("leader",), "whose")
+    return {"fail_sync": f"{who}({place})", "log": place}
 
 
 def _left_by(ground: Ground, choices: Choices, cache: str) -> Part:

@@ -511,6 +511,29 @@ def test_a_batch_that_is_sound_at_last_lets_the_next_damage_have_its_own_time() 
     assert not [effect for effect in effects if isinstance(effect, PositionLost)]
 
 
+@pytest.mark.parametrize("how", ["paused", "cut"])
+def test_only_answers_in_a_row_count_as_a_batch_that_stays_damaged(how: str) -> None:
+    consumer, cluster, (fetch,) = reading(0)
+    effects = consumer.step(0, fetched(fetch, batch(0, 2), high_watermark=5))
+    (fetch,) = fetches(effects)
+    data = bytearray(batch(2, 1))
+    data[-1] ^= 1
+    for send in sends(consumer.step(0, fetched(fetch, bytes(data), high_watermark=5))):
+        if isinstance(send.body, MetadataRequest):
+            consumer.step(0, Response(call=send.call, body=cluster.metadata(("t",))))
+    later_ms = DAMAGED_MS + 1_000
+    if how == "paused":
+        consumer.pause(T0)
+        (fetch,) = fetches(consumer.resume(later_ms, T0))
+    else:
+        (fetch,) = fetches(consumer.step(100, WAKE))
+        cut = FetchPartitionResponse(topic_partition=T0, diverging=EpochEnd(epoch=0, end_offset=0))
+        answer = Response(call=fetch.call, body=FetchResponse(partitions=(cut,)))
+        (fetch,) = fetches(consumer.step(later_ms, answer))
+    effects = damaged_again(consumer, cluster, fetch, later_ms)
+    assert not [effect for effect in effects if isinstance(effect, PositionLost)]
+
+
 def test_subscription_reads_all_partitions_and_those_that_appear_later() -> None:
     consumer = ConsumerCore(ConsumerConfig())
     (ask,) = sends(consumer.subscribe(0, ["t"], OffsetReset.EARLIEST))

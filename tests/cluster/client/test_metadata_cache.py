@@ -182,6 +182,23 @@ def test_brokers_are_asked_in_turn_and_the_bootstrap_address_when_all_have_faile
         turns.append(asking.next_node())
     assert turns[2::3] == [BOOTSTRAP, BOOTSTRAP]
     assert sorted(turns[:2]) == sorted(turns[3:5]) == [1, 2]
+    asking.count_failure(has_failed=False)
+    assert BOOTSTRAP not in (asking.next_node(), asking.next_node(), asking.next_node())
+
+
+def test_the_bootstrap_address_has_its_turn_however_many_calls_fail_together() -> None:
+    """Each call of an admin client asks on its own, and all of them may fail at the same time."""
+    for at_a_time in range(1, 7):
+        asking = updater()
+        asking.request()
+        asking.poll(0, 1)
+        asking.on_response(0, answer(1, 0))
+        asked: list[int] = []
+        for _ in range(12):
+            asked += [asking.next_node() for _ in range(at_a_time)]
+            for _ in range(at_a_time):
+                asking.count_failure(has_failed=True)
+        assert set(asked) == {1, 2, BOOTSTRAP}, at_a_time
 
 
 def test_a_cluster_made_anew_at_the_same_address_is_believed_though_its_metadata_is_shorter() -> None:

@@ -428,6 +428,23 @@ def test_a_record_for_an_unknown_partition_of_an_unknown_topic_waits_on() -> Non
     assert [record.value for record in batch_of(send).records()] == [b"1"]
 
 
+@pytest.mark.parametrize("flushes", [False, True])
+def test_records_that_wait_for_a_partition_keep_their_order_while_the_topic_is_away(flushes: bool) -> None:
+    producer, _ = ready_producer()
+    (asked,) = sends(producer.send(100, "t", None, b"1", partition=1, ticket=1))
+    away = FakeCluster({}).metadata(("t",))
+    producer.step(100, Response(call=asked.call, body=away))
+    if flushes:
+        producer.flush(150, 99)
+    producer.send(150, "t", None, b"2", partition=1, ticket=2)
+    (asked,) = sends(producer.step(300, TimerFired(key="producer.wake")))
+    effects = producer.step(300, Response(call=asked.call, body=FakeCluster({"t": 2}).metadata(("t",))))
+    sent = [record.value for send in produced(effects) for record in batch_of(send).records()]
+    assert sent == ([b"1"] if flushes else [b"1", b"2"])
+    waiting = [batch.record_count for queue in producer.queues for batch in queue.queue]
+    assert waiting == [1] * flushes
+
+
 def test_a_batch_behind_one_that_was_refused_waits_for_those_in_flight() -> None:
     """Only a new epoch helps it, or what an answer proves: sent again under its sequence, it is refused again."""
     producer, _ = ready_producer()

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import grpc
 import grpc.aio
+import pytest
 
 from cluster.core.client.config import ProducerConfig
 from cluster.core.events import Response
@@ -61,11 +62,20 @@ class Reader(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return grpc.stream_stream_rpc_method_handler(read)
 
 
-def metadata(port: int) -> MetadataResponse:
-    partition = PartitionMetadata(partition=0, leader=1, leader_epoch=0, replicas=(1,), isr=(1,))
+def metadata(*ports: int) -> MetadataResponse:
+    partitions = [
+        PartitionMetadata(
+            partition=number, leader=number + 1, leader_epoch=0, replicas=(number + 1,), isr=(number + 1,)
+        )
+        for number in range(len(ports))
+    ]
+    brokers = [
+        BrokerEndpoint(broker_id=number, host="127.0.0.1", port=port)
+        for number, port in enumerate(ports, start=1)
+    ]
     return MetadataResponse(
-        brokers=(BrokerEndpoint(broker_id=1, host="127.0.0.1", port=port),),
-        topics=(TopicMetadata(name="t", topic_id="1f" * 16, partitions=(partition,)),),
+        brokers=tuple(brokers),
+        topics=(TopicMetadata(name="t", topic_id="1f" * 16, partitions=tuple(partitions)),),
         metadata_offset=1,
     )
 
@@ -74,18 +84,31 @@ async def send_all(producer: AsyncProducer) -> list[asyncio.Future[Any]]:
     return [await producer.send("t", bytes(RECORD_BYTES)) for _ in range(COUNT)]
 
 
-async def slow_reader() -> None:
-    reader = Reader()
-    server = grpc.aio.server()
+async def node(*, reads: bool) -> tuple[Reader, grpc.aio.Server, int]:
+    """Returns a node that was started, and its port."""
+    reader, server = Reader(), grpc.aio.server()
+    if reads:
+        reader.may_read.set()
     server.add_generic_rpc_handlers((reader,))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    producer = AsyncProducer(f"127.0.0.1:{port}", CONFIG)
+    return reader, server, port
+
+
+async def producer_of(*ports: int) -> AsyncProducer:
+    """Returns a producer that knows a partition at each of these nodes."""
+    producer = AsyncProducer(f"127.0.0.1:{ports[0]}", CONFIG)
     await producer.start()
     asked = producer.core.metadata._call
     assert asked is not None
-    answer = Response(call=asked, body=metadata(port))
+    answer = Response(call=asked, body=metadata(*ports))
     producer.runtime.run(lambda now_ms: producer.core.step(now_ms, answer))
+    return producer
+
+
+async def slow_reader() -> None:
+    reader, server, port = await node(reads=False)
+    producer = await producer_of(port)
     sending = asyncio.create_task(send_all(producer))
     done, _ = await asyncio.wait([sending], timeout=0.5)
     # What waits to be written takes its room: the sender waits.
@@ -105,3 +128,33 @@ async def slow_reader() -> None:
 
 def test_a_peer_that_does_not_read_holds_up_senders_and_an_orderly_close_waits_for_it() -> None:
     asyncio.run(asyncio.wait_for(slow_reader(), 2 * LIMIT_S))
+
+
+async def beside_a_slow_reader(*, fails: bool) -> None:
+    slow, slow_server, slow_port = await node(reads=False)
+    _, server, port = await node(reads=True)
+    producer = await producer_of(slow_port, port)
+    stuck = [asyncio.create_task(producer.send("t", bytes(RECORD_BYTES), partition=0)) for _ in range(COUNT)]
+    await asyncio.wait(stuck, timeout=0.3)
+    assert producer._held
+    small = await producer.send("t", b"x", partition=1)
+    await asyncio.wait_for(small, 1.0)
+    if fails:
+        producer.runtime.run(failing)
+        # The client learns of it by the loop.
+        await asyncio.sleep(0)
+        assert (producer._held, producer._open, producer._taken_bytes > 0) == ({}, {}, False)
+        slow.may_read.set()
+    await producer.abort()
+    await asyncio.gather(*stuck, return_exceptions=True)
+    await slow_server.stop(None)
+    await server.stop(None)
+
+
+def failing(_: int) -> list[object]:
+    raise AssertionError("a mistake of the core")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_record_for_another_node_does_not_wait_for_it(fails: bool) -> None:
+    asyncio.run(asyncio.wait_for(beside_a_slow_reader(fails=fails), 2 * LIMIT_S))

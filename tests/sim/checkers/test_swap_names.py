@@ -6,7 +6,14 @@ import pytest
 
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
-from sim.checkers.swap_names import NAME, ROLL_NAME, roll_finding, swap_finding
+from sim.checkers.swap_names import (
+    NAME,
+    REMOVAL_NAME,
+    ROLL_NAME,
+    removal_finding,
+    roll_finding,
+    swap_finding,
+)
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from sim.witness.swap_names import SwapNames
@@ -122,3 +129,64 @@ def test_ro3_a_new_segment_beside_one_that_is_not_durable_is_found(state: str) -
         files.sync_directory("t-0")
     files.open(f"t-0/{NEW}.log", OpenMode.CREATE)
     assert [each.checker for each in jury.violations] == [ROLL_NAME] * (state in ("unsynced", "unnamed"))
+
+
+MIDDLE = "00000000000000000003"
+THREE = [f"{OLD}.log", f"{OLD}.index", f"{MIDDLE}.log", f"{NEW}.log"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pending", "more", "is_wrong"),
+    [
+        (f"{OLD}.log", [], [], False),
+        (f"{NEW}.log", [], [], False),
+        (f"{MIDDLE}.log", [], [], True),
+        # A compaction takes segments from anywhere, and so does the start that ends it.
+        (f"{MIDDLE}.log", [], [f"{OLD}.log.swap"], False),
+        (f"{OLD}.log", [("00000000000000000000.index", "00000000000000000000.index.deleted")], [], False),
+        (f"{MIDDLE}.log.cleaned", [], [f"{MIDDLE}.log.cleaned"], False),
+    ],
+)
+def test_rt3_segments_leave_a_log_from_one_of_its_ends(
+    name: str, pending: list[tuple[str, str]], more: list[str], is_wrong: bool
+) -> None:
+    assert bool(removal_finding(name, pending, [*THREE, *more])) is is_wrong
+
+
+@pytest.mark.parametrize("after", ["", f"{OLD}.log.deleted"])
+def test_rt3_each_segment_has_left_its_log_durably_before_the_next(after: str) -> None:
+    left = THREE[2:]
+    assert removal_finding(f"{MIDDLE}.log", [(f"{OLD}.log", after)], left)
+    # The file is made in this very moment, or gets its name from a swap.
+    assert not removal_finding(f"{MIDDLE}.log", [("", f"{MIDDLE}.log")], left)
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_deletion_that_syncs_no_names_is_found_before_the_second_segment_goes(forgets: bool) -> None:
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    disk = SimDisk(Draws(1), lambda: 0)
+    SwapNames(jury, {1: disk})
+    files = disk.file_system(Life("broker"))
+    files.make_directory("data/t-0")
+    for base in (OLD, MIDDLE, NEW):
+        files.open(f"data/t-0/{base}.log", OpenMode.CREATE_NEW).close()
+        files.sync_directory("data/t-0")
+    for base in (OLD, MIDDLE):
+        files.rename(f"data/t-0/{base}.log", f"data/t-0/{base}.log.deleted")
+        if not forgets:
+            files.sync_directory("data/t-0")
+    assert [each.checker for each in jury.violations] == [REMOVAL_NAME] * forgets
+
+
+def test_a_log_that_is_deleted_as_a_whole_loses_its_segments_in_any_order() -> None:
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    disk = SimDisk(Draws(1), lambda: 0)
+    SwapNames(jury, {1: disk})
+    files = disk.file_system(Life("broker"))
+    files.make_directory("data/t-0-delete")
+    for base in (OLD, MIDDLE, NEW):
+        files.open(f"data/t-0-delete/{base}.log", OpenMode.CREATE_NEW).close()
+        files.sync_directory("data/t-0-delete")
+    for base in (MIDDLE, OLD, NEW):
+        files.unlink(f"data/t-0-delete/{base}.log")
+    assert jury.violations == []

@@ -66,6 +66,25 @@ def test_a_change_that_takes_back_the_one_before_contradicts_nothing() -> None:
     assert len(parse_scenario(f"{HEAD}{topic}steps:\n{steps}").steps) == 2
 
 
+def test_a_topic_that_is_created_again_has_what_the_scenario_says_of_it() -> None:
+    steps = (
+        "- alter_topic: t\n  config: {min.compaction.lag.ms: 1000}\n- delete_topic: t\n- create_topic: t\n"
+    )
+    steps += "- alter_topic: t\n  config: {max.compaction.lag.ms: 500}\n"
+    assert len(parse_scenario(f"{HEAD}{TOPIC}steps:\n{steps}").steps) == 4
+
+
+def test_topics_that_steps_create_may_follow_others() -> None:
+    topics = "cluster: {settings: {max.topics: 1}}\ntopics:\n  a.b: {}\n  a_b: {exists: false}\n"
+    steps = "steps:\n- delete_topic: a.b\n- create_topic: a_b\n"
+    assert len(parse_scenario(HEAD + topics + steps).topics) == 2
+
+
+def test_an_empty_text_is_no_value_of_a_topic() -> None:
+    with pytest.raises(ScenarioError, match=r"^bad\.yaml:3: segment\.bytes=: must be a number"):
+        parse_scenario(HEAD + "topics: {t: {config: {segment.bytes: ''}}}\n", "bad.yaml")
+
+
 def test_a_property_may_be_a_number_with_a_fraction() -> None:
     text = HEAD + "topics: {t: {config: {min.cleanable.dirty.ratio: 0.1}}}\n"
     assert parse_scenario(text).topics["t"].config == {"min.cleanable.dirty.ratio": 0.1}
