@@ -201,7 +201,9 @@ class Supervisor:
             # A child of the process held its output open, and the node was started again meanwhile.
             return
         # A process that stopped has deleted this file; one that was killed has not.
-        node.spec.pid_path.unlink(missing_ok=True)
+        # Where it cannot be deleted, its death is told all the same.
+        with contextlib.suppress(OSError):
+            node.spec.pid_path.unlink(missing_ok=True)
         if node.state == "failed":
             return
         reason = how_it_ended(status, node.parting, node.spec.output_path, node.log_start)

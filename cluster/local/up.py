@@ -162,7 +162,9 @@ def _signals(stop: asyncio.Event, supervisor: Supervisor) -> Iterator[None]:
             kills.append(loop.create_task(supervisor.kill_all()))
         stop.set()
 
-    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # What our caller has told us to ignore stays so: `nohup` outlives its terminal.
+    every = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    caught = [each for each in every if signal.getsignal(each) is not signal.SIG_IGN]
     for number in caught:
         loop.add_signal_handler(number, on_signal)
     try:

@@ -99,6 +99,10 @@ class ServedStream:
         self._peer = context.peer()
         self._written = asyncio.Event()
         self._passed_on = asyncio.Event()
+        # Whether no answer is written any more, and why none can be; then the reader, a task of gRPC's, is cancelled.
+        self._is_ending = False
+        self._broken = ""
+        self._reader: asyncio.Task[object] | None = None
         self._room = rooms.enter(self._peer, path)
         self._stream = IncomingStream(
             CODEC,
@@ -116,6 +120,7 @@ class ServedStream:
     async def serve(self) -> None:
         """Reads and answers until the client has all its answers or has left, or sends what is no frame."""
         stream = self._stream
+        self._reader = asyncio.current_task()
         writer = asyncio.get_running_loop().create_task(self._write())
         try:
             # A call less for each frame, of which few are inside another.
@@ -134,7 +139,16 @@ class ServedStream:
                 await self._passed_on.wait()
         except Malformed as error:
             self._refusals.on_wrong(self._peer, error)
+            # The present write comes to its end first: gRPC takes no status beside it, and the call would never end. A
+            # client that does not read keeps its room and its place so long.
+            self._is_ending = True
+            self._written.set()
+            await writer
             await self._context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except asyncio.CancelledError:
+            if not self._broken:
+                raise
+            await self._context.abort(grpc.StatusCode.INTERNAL, self._broken)
         finally:
             writer.cancel()
             stream.end()
@@ -144,15 +158,21 @@ class ServedStream:
         """Writes answers as they come, until the client has left or the task is cancelled."""
         stream = self._stream
         try:
-            while True:
+            while not self._is_ending:
                 await self._written.wait()
                 self._written.clear()
-                while (frame := stream.next_frame()) is not None:
+                while not self._is_ending and (frame := stream.next_frame()) is not None:
                     await self._context.write(frame)
                     stream.on_written()
         except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
             # The client has left; the reader learns it too.
             logger.debug("write failed error=%r", error)
+        except Exception as error:
+            # Nobody else would learn of it: no call of the stream would be answered any more.
+            logger.exception("an answer that cannot be written ends the stream")
+            self._broken = f"an answer cannot be written: {type(error).__name__}"
+            assert self._reader is not None, self._path
+            self._reader.cancel()
 
 
 @final

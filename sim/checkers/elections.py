@@ -14,8 +14,10 @@ class ElectedByRule(Checker):
 
     It is always an active broker, and one that can read its log as far as the controller knows (ELE-2). A leader that
     is in sync and active stays, else the first such replica in the order of the assignment leads (ELE-3): judged after
-    all records of the decision, where every broker can read all that it has. Nobody leads only where
-    nobody may (ELE-4). With an election only those leave the ISR who are not active, or cannot read that topic's log.
+    all records of the decision, where every broker can read all that it has. Nobody leads only where nobody may
+    (ELE-4). From outside the ISR it is the first active one of the assignment, and only where no member is active: an
+    unclean election excuses losses, so it has to be one that nothing could spare. With an election only those leave
+    the ISR who are not active, or cannot read that topic's log.
     """
 
     name = "elections"
@@ -53,6 +55,8 @@ class ElectedByRule(Checker):
         if led is not None and (driven := _driven_out(led, sighting)):
             epoch = sighting.state.leader_epoch
             return f"{partition.name}: active broker {driven[0]} left the ISR with the election for epoch {epoch}"
+        if led is not None and (wrong := _wrongly_unclean(led, sighting)):
+            return f"{partition.name}: {wrong}"
         if leader >= 0 and leader not in sighting.active:
             return f"{partition.name}: broker {leader} still leads; active are {list(sighting.active)}"
         if leader < 0 and not sighting.may_be_offline and (able := _able(sighting)):
@@ -81,6 +85,19 @@ def _able(sighting: Settled) -> list[int]:
     state = sighting.state
     may_lead = state.replicas if sighting.allows_unclean else state.isr
     return [replica for replica in may_lead if replica in sighting.active]
+
+
+def _wrongly_unclean(before: PartitionState, sighting: Settled) -> str:
+    """Returns why the leader had not to come from outside the ISR, or not to be this one; empty if it had."""
+    leader = sighting.state.leader
+    if leader < 0 or leader in before.isr:
+        return ""
+    who = f"broker {leader} was elected for epoch {sighting.state.leader_epoch} from outside the ISR {list(before.isr)}"
+    able = [each for each in sighting.active if each not in sighting.named_by]
+    if spared := [member for member in before.isr if member in able]:
+        return f"{who}, although broker {spared[0]} is in sync and active"
+    first = next((each for each in sighting.state.replicas if each in able), leader)
+    return f"{who}; broker {first} is active, and before it in the assignment" if first != leader else ""
 
 
 def _driven_out(before: PartitionState, sighting: Settled) -> list[int]:

@@ -10,6 +10,7 @@ from sim.checkers.base import Jury
 from sim.checkers.chain import Mark
 from sim.checkers.ghost import ROTTEN
 from sim.checkers.sightings import Died, Loaded, StoppedCleanly
+from sim.checkers.told_marks import LoadedMarks
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import DAMAGE, WRONG_CHECKSUM, LogReader
 from sim.witness.open_logs import OpenLogs
@@ -29,6 +30,7 @@ class EndWitness:
     ) -> None:
         self._jury, self._logs, self._open_logs, self._names = jury, logs, open_logs, names
         self._lives = logs.lives
+        self.loaded_marks = LoadedMarks(jury)
         # The partitions that a broker led when it died, until its next start.
         self._led_last: set[tuple[int, str]] = set()
         # The recovery points with which logs wait for their next start, after the end of a process without an order.
@@ -63,6 +65,7 @@ class EndWitness:
     def on_died(self, broker: int, *, lost_power: bool, damage: str = "") -> None:
         """Read what a crash or a power loss left of each log, and show it; `damage` as in `Died`."""
         self._judge_checkpoints(broker, damage)
+        self.loaded_marks.on_ended(broker)
         for partition in self._names:
             if not self._lives.is_present(broker, partition):
                 continue
@@ -105,6 +108,7 @@ class EndWitness:
     def on_stopped(self, broker: int) -> None:
         """Show the orderly end of a broker's process, for the logs of the directories that it has marked."""
         self._judge_checkpoints(broker, "")
+        self.loaded_marks.on_ended(broker)
         for partition in self._names:
             self._unrecovered.pop((broker, partition), None)
             if self._lives.is_present(broker, partition) and self._logs.is_marked_clean(broker, partition):
@@ -128,6 +132,9 @@ class EndWitness:
             self._judge_recovery(broker, partition, reader)
             checkpoint = self._logs.log_start(broker, self._names[partition])
             self._open_logs.on_loaded(broker, partition, checkpoint)
+            if not has_damage:
+                committed = self._logs.high_watermark(broker, self._names[partition])
+                self.loaded_marks.on_loaded(broker, partition, committed)
             self._jury.see(Loaded(broker, partition, marks, unsound, start, removed_end))
             self._logs.judge_compaction(broker, partition)
             if (broker, partition) in self._led_last:

@@ -18,6 +18,7 @@ from sim.checkers.base import Jury
 from sim.checkers.fetch_range import LIMITS, limit_finding, range_finding
 from sim.checkers.fetch_range import NAME as FETCH_RANGE
 from sim.checkers.sightings import DivergenceJudged, Fetched, FetchesWait, OutOfRange
+from sim.checkers.told_marks import StatedMarks
 from sim.checkers.waiting import NoneWaitsInVain
 from sim.witness.topic_lives import TopicLives
 
@@ -28,6 +29,7 @@ class FetchWitness:
 
     def __init__(self, jury: Jury, lives: TopicLives, names: Mapping[str, TopicPartition]) -> None:
         self._jury, self._lives, self._names = jury, lives, names
+        self._stated = StatedMarks(jury)
 
     def look_at_waiting(self, node_id: int, core: object, partition: str) -> None:
         """Show which fetches wait at the end of a step in which the replica's role has changed."""
@@ -63,6 +65,8 @@ class FetchWitness:
                 self._jury.report(FETCH_RANGE, f"{answer.topic_partition}: broker {node_id} {what}")
             if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._look_at_range(node_id, core, asked, answer)
+            if answer.error is ErrorCode.NONE and answer.diverging is None:
+                self._look_at_marks(node_id, core, answer)
             if epoch < 0 or answer.error is not ErrorCode.NONE:
                 continue
             # Nearly all answers are of the epoch that was asked for, and there is nothing to judge then.
@@ -72,6 +76,21 @@ class FetchWitness:
                     self._jury.see(Fetched(node_id, name, request.replica_id, epoch, answer.leader_epoch))
             if asked.last_fetched_epoch >= 0 and isinstance(core, Broker):
                 self._look_at_divergence(node_id, core, asked, answer)
+
+    def _look_at_marks(self, node_id: int, core: object, answer: FetchPartitionResponse) -> None:
+        """Show the high watermark that the leader of the partition as it exists states."""
+        replica = core.replicas().get(answer.topic_partition) if isinstance(core, Broker) else None
+        if replica is None or replica.leader is None or replica.leader_epoch != answer.leader_epoch:
+            return
+        if self._is_watched(node_id, replica.name):
+            self._stated.on_answer(
+                node_id,
+                replica,
+                replica.name,
+                replica.leader_epoch,
+                answer.high_watermark,
+                replica.log.high_watermark,
+            )
 
     def _may_be_damaged(self, node_id: int, name: str) -> bool:
         """Whether a disk may have changed the log that the node answers from, of this topic or a deleted one."""

@@ -309,6 +309,10 @@ class Witness:
             offset = self._logs.checkpointed(node.node_id, self._names[partition])
             self.jury.see(Checkpointed(node.node_id, partition, offset))
         self._look_at_appends(node, partition)
+        replica = replica_of(node.core, self._names[partition])
+        if replica is not None:
+            log = replica.log
+            self._ends.loaded_marks.on_role(node.node_id, partition, log.high_watermark, log.log_end_offset)
         self._fetches.look_at_waiting(node.node_id, node.core, partition)
 
     def _look_for_unseen(self, node: Member, partition: str) -> None:

@@ -80,7 +80,7 @@ class AsyncProducer(AsyncClient):
         self.runtime.peers.after_writing = self._after_writing
 
     def _after_writing(self, calls: Sequence[int]) -> None:
-        """Tells what waited for these requests; those of a connection that has ended count as written."""
+        """Ends the wait for these requests; those of a connection that has ended count as written."""
         if self._is_closed or not self._held:
             return
         for call in calls:

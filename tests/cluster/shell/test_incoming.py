@@ -478,3 +478,55 @@ def test_a_client_without_a_stream_leaves_no_room_behind() -> None:
                 assert all(kind == "unary" for (_, kind), _ in serving.server.rooms.items())
 
     asyncio.run(check())
+
+
+async def read_all(call: grpc.aio.StreamStreamCall[bytes, bytes]) -> None:
+    """Reads up to the end of the stream; raises its status."""
+    while await transport.read_or_end(call) is not None:
+        pass
+
+
+def test_a_frame_that_is_no_message_beside_an_answer_that_is_being_written_ends_the_stream() -> None:
+    """gRPC takes no status while a write is under way: the client would wait for ever, and its place be free."""
+
+    async def check(serving: Node, asking: Client) -> None:
+        async with grpc.aio.insecure_channel(
+            f"{HOST}:{serving.port}", options=[("grpc.max_receive_message_length", 64 * MIB)]
+        ) as channel:
+            call = channel.stream_stream(streams.CONSUMER_FETCH.path, None, None)(None)
+            asked = [(number, fetch_of("t", 8 * MIB, max_bytes=16 * MIB)) for number in range(2)]
+            await call.write(streams.CONSUMER_FETCH.calls_to_bytes(asked))
+            # More than the connection takes without a reader, so the write of it does not end.
+            await turns(asking)
+            await call.write(b"\xff\xff\xff")
+            await turns(asking)
+            # It does not read, so it keeps its room.
+            assert [key for key, _ in serving.server.rooms.items() if key[1] == methods.CONSUMER_FETCH]
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await read_all(call)
+            assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        await turns(asking)
+        assert not [key for key, _ in serving.server.rooms.items() if key[1] == methods.CONSUMER_FETCH]
+
+    run(check)
+
+
+def test_an_answer_that_cannot_be_written_ends_its_stream_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def check(serving: Node, asking: Client) -> None:
+        def broken(self: object) -> bytes:
+            raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
+
+        async with raw_stream(serving.port, streams.CONSUMER_FETCH) as call:
+            with monkeypatch.context() as patched:
+                patched.setattr("cluster.core.connection.incoming.IncomingStream.next_frame", broken)
+                await call.write([(1, fetch_of("t", 7))])
+                with pytest.raises(grpc.aio.AioRpcError) as raised:
+                    await call.read()
+        assert raised.value.code() is grpc.StatusCode.INTERNAL
+        assert "cannot be written: UnicodeEncodeError" in str(raised.value.details())
+        assert isinstance(await asking.send(fetch_of("t", 7)), FetchResponse)
+
+    run(check)
+    assert "ends the stream" in caplog.text

@@ -166,6 +166,20 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         "offset-answers",
         [*QUIET, OffsetLookedUp(1, P, 7, -1, is_behind=True)],
     ),
+    "an unclean leader although a member is active": (
+        "elections",
+        [
+            Recorded(P, SHRUNK, PartitionState(ALL, (3,), 3, 1, 2), (2, 3), True),
+            Settled(P, PartitionState(ALL, (3,), 3, 1, 2), (2, 3), True),
+        ],
+    ),
+    "an unclean leader that is not the first of the assignment": (
+        "elections",
+        [
+            Recorded(P, FIRST._replace(isr=(1,)), PartitionState(ALL, (3,), 3, 1, 2), (2, 3), True),
+            Settled(P, PartitionState(ALL, (3,), 3, 1, 2), (2, 3), True),
+        ],
+    ),
     "a leader that was fenced and still leads": ("elections", [Settled(P, FIRST, (2, 3))]),
     "a leader that loses its place and its membership although it is active": (
         "elections",

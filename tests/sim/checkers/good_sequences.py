@@ -272,6 +272,11 @@ GOOD: dict[str, list[Sighting]] = {
     ],
     "an unclean election that the topic allows": [
         Recorded(P, SHRUNK, PartitionState(ALL, (3,), 3, 1, 2), (3,), True),
+        Settled(P, PartitionState(ALL, (3,), 3, 1, 2), (3,), True),
+    ],
+    "an unclean election although a member is active that cannot read its log": [
+        Recorded(P, SHRUNK, PartitionState(ALL, (3,), 3, 1, 2), (2, 3), True, (2,)),
+        Settled(P, PartitionState(ALL, (3,), 3, 1, 2), (2, 3), True, True, (2,)),
     ],
     "a last member that stays though it is fenced": [
         Recorded(P, FIRST, FIRST._replace(isr=(1,), partition_epoch=1), ALL, False),
