@@ -7,7 +7,7 @@ from typing import final
 
 from cluster.core.broker.broker import Broker
 from cluster.core.connection.codec import STREAM_REQUESTS
-from cluster.core.effects import Observe, Reply, Send, Stop
+from cluster.core.effects import Observe, Reply, RunJob, Send, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Request, Response, TimerFired
 from cluster.core.messages import (
@@ -44,7 +44,16 @@ Key = tuple[int, int, str]
 class Outcome:
     """What the effects of a step say: the partitions whose epoch began and that took appends, and the answers."""
 
-    __slots__ = ("answers", "appended", "begun", "has_observed", "has_stopped", "made", "proposed")
+    __slots__ = (
+        "answers",
+        "appended",
+        "begun",
+        "has_closed",
+        "has_observed",
+        "has_stopped",
+        "made",
+        "proposed",
+    )
 
     def __init__(self) -> None:
         self.begun: set[str] = set()
@@ -54,7 +63,7 @@ class Outcome:
         self.answers: dict[int, FetchResponse] = {}
         # The broker epoch of each follower that a proposal names, by partition.
         self.proposed: dict[TopicPartition, dict[int, int]] = {}
-        self.has_observed = self.has_stopped = False
+        self.has_observed = self.has_stopped = self.has_closed = False
 
     def add(self, observe: Observe) -> None:
         """Note what the step has told of itself."""
@@ -103,20 +112,27 @@ class LeaderWitness:
         self._progress = FollowerProgress(jury)
         # What was seen last of each partition that is led.
         self._glances: dict[Key, Glance] = {}
+        # The brokers that close their logs, each in its life: they have forgotten what they waited for.
+        self._closing: dict[tuple[int, int], None] = {}
 
     def on_end(self, broker: int) -> None:
         self._progress.on_end(broker)
         self._glances = {key: each for key, each in self._glances.items() if key[0] != broker}
+        self._closing = {life: None for life in self._closing if life[0] != broker}
 
     def on_step(self, shell: Shell, core: Broker, events: Sequence[Event], effects: Sequence[object]) -> None:
         """Receives what a broker's core took in one step, and the effects of that."""
-        if _is_of_a_follower(events):
+        life = (shell.node_id, shell.life_number)
+        if life in self._closing or _is_of_a_follower(events):
             return
         # Only requests are handled several in one step.
         is_of_requests = type(events[0]) is Request
         fetches = _fetches_of_followers(events) if is_of_requests else []
         outcome = _outcome_of(effects)
         # What has broken a core, such as a record that cannot be read, leaves its step unfinished.
+        if outcome.has_closed:
+            self._closing[life] = None
+            return
         if outcome.has_stopped or (is_of_requests and not fetches and not outcome.has_observed):
             return
         counted = _counted(fetches, outcome.answers) if fetches else {}
@@ -175,6 +191,8 @@ def _outcome_of(effects: Sequence[object]) -> Outcome:
             outcome.proposed[effect.body.topic_partition] = _named_lives(effect.body)
         elif type(effect) is Stop:
             outcome.has_stopped = True
+        elif type(effect) is RunJob and effect.kind == "shutdown":
+            outcome.has_closed = True
     return outcome
 
 
