@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import final
 
 from cluster.core import fencing
@@ -28,6 +29,9 @@ from storage.errors import LogHalfMade, StorageError
 
 logger = logging.getLogger(__name__)
 
+# The most bytes of a set that a leader stores: with one that no answer can carry, its followers and consumers would
+# come no further. An answer has 64 MiB, of which so much is left for all else in it.
+MOST_SET_BYTES = 63 << 20
 RETRY_TIMER = "replica.role:"
 # Connections may end meanwhile, and idle files be closed.
 RETRY_MS = 1000
@@ -199,8 +203,14 @@ class Roles:
         return replica
 
     def config_of(self, topic: TopicImage) -> LogConfig:
-        """Returns the configuration of the topic's logs: its own properties over the broker's."""
-        return self._context.config.log.overridden_by(dict(topic.configs))
+        """Returns the configuration of the topic's logs: its own properties over the broker's.
+
+        No set is larger than an answer can carry, whatever they say.
+        """
+        config = self._context.config.log.overridden_by(dict(topic.configs))
+        if config.max_message_bytes <= MOST_SET_BYTES:
+            return config
+        return replace(config, max_message_bytes=MOST_SET_BYTES)
 
     def _update_config(self, name: str) -> None:
         topic = self._context.metadata.image.topics[name]

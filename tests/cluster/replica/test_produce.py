@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from cluster.core.connection.pieces import MOST_FRAME_BYTES
 from cluster.core.effects import Reply, RunJob
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
@@ -17,6 +18,7 @@ from cluster.core.messages import (
     ProduceRequest,
     TopicPartition,
 )
+from cluster.core.replica.roles import MOST_SET_BYTES
 from storage.errors import StorageError
 from tests.cluster.broker.cluster_by_hand import batch
 from tests.cluster.replica.setup import NO_CONFIGS, T0, Setup, observed, of, only, only_sent, produced
@@ -179,6 +181,21 @@ def test_a_batch_above_max_message_bytes_is_refused_with_kafkas_code() -> None:
     setup = leading(isr=(1,), configs={"max.message.bytes": "200"})
     answer = setup.produce(b"x" * 300)
     assert answer is not None and answer.error is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize(("asked", "taken"), [("200000000", MOST_SET_BYTES), ("5000000", 5_000_000)])
+def test_lv19_a_leader_takes_no_set_that_no_answer_could_carry_whatever_the_topic_allows(
+    asked: str, taken: int
+) -> None:
+    """A set that it builds again is checked against the same bound: a small one may be stored as a large one."""
+    setup = leading(isr=(1,), configs={"max.message.bytes": asked, "compression.type": "uncompressed"})
+    assert setup.replica.log.config.max_message_bytes == taken
+    setup.place(leader=1, isr=(1,), configs={"max.message.bytes": asked, "flush.messages": "9"})
+    assert setup.replica.log.config.max_message_bytes == taken
+
+
+def test_what_a_leader_stores_fits_into_an_answer() -> None:
+    assert MOST_SET_BYTES + (1 << 20) <= MOST_FRAME_BYTES
 
 
 def test_no_batch_at_all_is_refused() -> None:
