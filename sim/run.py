@@ -191,6 +191,11 @@ def _moves_tombstones(changes: Sequence[Mapping[str, object]]) -> bool:
     return any("delete.retention.ms" in change for change in changes)
 
 
+def _moves_retention(changes: Sequence[Mapping[str, object]]) -> bool:
+    """Whether a step changes how long, or how much of a log, records stay."""
+    return any(key.startswith("retention.") for change in changes for key in change)
+
+
 def _preallocates(changes: Sequence[Mapping[str, object]]) -> bool:
     """Whether a step may give segments their whole length as they begin."""
     return any("preallocate" in change for change in changes)
@@ -378,8 +383,8 @@ class Run:
                     keeps_tombstones=config.delete_retention_ms >= _LONG_MS
                     and not _moves_tombstones(changes),
                     is_preallocated=config.preallocate or _preallocates(changes),
-                    retention_ms=None if changes else config.retention_ms,
-                    retention_bytes=None if changes else config.retention_bytes,
+                    retention_ms=None if _moves_retention(changes) else config.retention_ms,
+                    retention_bytes=None if _moves_retention(changes) else config.retention_bytes,
                 )
 
     def expect_change(self, name: str, change: Mapping[str, object]) -> None:
@@ -391,6 +396,7 @@ class Run:
                 min_isr=min([topic.replicas, *_least_in_sync([change])]),
                 moves_tombstones=_moves_tombstones([change]),
                 preallocates=_preallocates([change]),
+                moves_retention=_moves_retention([change]),
             )
         if _EXPIRY in change:
             self.witness.expect_expiry()

@@ -193,7 +193,8 @@ class FollowerProgress:
     what a replica lacks that the high watermark waits for: a member, or who is about to join (HWM-1, HWM-2). A
     proposal names each follower in the life whose fetch has counted last, whatever the metadata says of it since, and
     is made again with the same lives (ISR-4, KIP-903). Who joins has reached the start of the leader epoch and the high
-    watermark (ISR-3, KAFKA-7128), and is active (KIP-841).
+    watermark (ISR-3, KAFKA-7128), and is active (KIP-841). Who leaves has not been caught up for longer than the lag
+    time, and is not at the log end (ISR-2).
     """
 
     name = "follower-progress"
@@ -203,6 +204,7 @@ class FollowerProgress:
     early_name = "high-watermark-early"
     lives_name = "proposed-lives"
     joiners_name = "proposed-joiners"
+    leavers_name = "proposed-leavers"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
@@ -242,6 +244,7 @@ class FollowerProgress:
         if state.high_watermark > account.state.high_watermark and not state.is_compacted:
             self._judge_early(key, account, state, step)
         self._judge_joiners(key, account.state, state, step)
+        self._judge_leavers(key, account.state, state, step)
         if may_rise or step.has_appended:
             is_known = not (step.is_long and state.is_flush_promised)
             own_end = state.own_end_offset if is_known else account.state.own_end_offset
@@ -409,6 +412,24 @@ class FollowerProgress:
             ):
                 what = f"lets broker {broker} join, which is not active"
                 self._report(self.joiners_name, key, state, what)
+
+    def _judge_leavers(
+        self, key: tuple[int, int, str], before: LeaderState, state: LeaderState, step: StepSeen
+    ) -> None:
+        """Judges how long those lag whom the leader has begun to propose without; a fetch of the step may be later."""
+        fetching = {fetch.broker for fetch in step.fetches}
+        for broker in sorted(state.leavers - before.leavers):
+            known = state.followers.get(broker)
+            if known is None or broker in fetching:
+                continue
+            lag_ms = step.now_ms - known.caught_up_ms
+            is_at_end = known.log_end_offset == state.log_end_offset and not step.has_appended
+            if is_at_end or lag_ms <= state.lag_time_max_ms:
+                what = (
+                    f"proposes that broker {broker} leaves, which is at {known.log_end_offset} of "
+                    f"{state.log_end_offset} and was caught up {lag_ms} ms ago; it may lag {state.lag_time_max_ms} ms"
+                )
+                self._report(self.leavers_name, key, state, what)
 
     def _report(self, name: str, key: tuple[int, int, str], state: LeaderState, what: str) -> None:
         self._jury.report(name, f"{key[2]}: leader {key[0]} of epoch {state.leader_epoch} {what}")

@@ -39,7 +39,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
         {
             "elections", "isr-members", "partition-changes", "refused-members", "one-leader", "roles", "epochs-rise",
             "fencing", "one-proposal", "proposal-outcomes", "follower-progress", "high-watermark-due", "proposed-lives",
-            "proposed-joiners", "high-watermark-early", "late-proposals",
+            "proposed-joiners", "proposed-leavers", "high-watermark-early", "late-proposals",
         }
     ),
     # Something that should have happened by now.

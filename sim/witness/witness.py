@@ -124,6 +124,7 @@ class Witness:
         min_isr: int,
         moves_tombstones: bool,
         preallocates: bool = False,
+        moves_retention: bool = True,
     ) -> None:
         """Judge a partition by the least that its topic promises before or after a change, or after each change.
 
@@ -131,9 +132,9 @@ class Witness:
         """
         name = str(topic_partition)
         known = self._created[name]
-        self._created[name] = known._replace(
-            min_isr=min(known.min_isr, min_isr), retention_ms=None, retention_bytes=None
-        )
+        self._created[name] = known._replace(min_isr=min(known.min_isr, min_isr))
+        if moves_retention:
+            self._created[name] = self._created[name]._replace(retention_ms=None, retention_bytes=None)
         self.jury.see(self._created[name])
         if moves_tombstones:
             self._logs.expect_moved_tombstones(name)

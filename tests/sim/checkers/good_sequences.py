@@ -274,6 +274,10 @@ GOOD: dict[str, list[Sighting]] = {
         Recorded(P, SHRUNK, PartitionState(ALL, (3,), 3, 1, 2), (3,), True),
         Settled(P, PartitionState(ALL, (3,), 3, 1, 2), (3,), True),
     ],
+    "an unclean election of the first of the assignment, which can read its log again": [
+        Recorded(P, FIRST._replace(isr=(1,)), PartitionState(ALL, (2,), 2, 1, 2), (2, 3), True),
+        Settled(P, PartitionState(ALL, (2,), 2, 1, 2), (2, 3), True, True, (2,)),
+    ],
     "an unclean election although a member is active that cannot read its log": [
         Recorded(P, SHRUNK, PartitionState(ALL, (3,), 3, 1, 2), (2, 3), True, (2,)),
         Settled(P, PartitionState(ALL, (3,), 3, 1, 2), (2, 3), True, True, (2,)),

@@ -36,6 +36,11 @@ Story = list[tuple[LeaderState, StepSeen]]
 
 
 def broken(story: Story) -> list[str]:
+    """Return the rules that a story breaks, but for the time that a leaver has lagged: most take none of it."""
+    return [each for each in all_broken(story) if each != FollowerProgress.leavers_name]
+
+
+def all_broken(story: Story) -> list[str]:
     jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
     progress = FollowerProgress(jury)
     for state, step in story:
@@ -355,3 +360,24 @@ def test_what_a_broker_knew_as_leader_ends_with_its_lead_and_its_life(is_over: b
         progress.on_follows(KEY)
     progress.on_step(KEY, LEADER, BOTH_AT_4, StepSeen(20))
     assert not jury.violations
+
+
+@pytest.mark.parametrize(
+    ("now_ms", "log_end", "fetches", "is_wrong"),
+    [
+        (1_011, 6, (), False),
+        # It may lag for a second; it was caught up at 10 ms.
+        (1_010, 6, (), True),
+        # At the log end nobody lags, however long nothing has come.
+        (5_000, 4, (), True),
+        # A fetch of the same step may have come after the proposal.
+        (1_011, 4, (CountedFetch(3, 4, 7),), False),
+    ],
+)
+def test_isr2_who_is_proposed_to_leave_has_lagged_for_long_enough(
+    now_ms: int, log_end: int, fetches: tuple[CountedFetch, ...], is_wrong: bool
+) -> None:
+    longer = BOTH_AT_4._replace(log_end_offset=log_end, own_end_offset=log_end)
+    proposed = longer._replace(leavers=frozenset([3]))
+    story = [BEGUN, BOTH_FETCHED, (longer, StepSeen(20)), (proposed, StepSeen(now_ms, fetches))]
+    assert ("proposed-leavers" in all_broken(story)) is is_wrong
