@@ -97,7 +97,8 @@ def _wrongly_unclean(before: PartitionState, sighting: Settled) -> str:
     if spared := [member for member in before.isr if member in able]:
         return f"{who}, although broker {spared[0]} is in sync and active"
     # It may read again what it could not once, and so has to be counted itself.
-    first = next((each for each in sighting.state.replicas if each in (leader, *able)), leader)
+    usable = [each for each in sighting.state.replicas if each == leader or each in able]
+    first = usable[0] if usable else leader
     return f"{who}; broker {first} is active, and before it in the assignment" if first != leader else ""
 
 
