@@ -241,9 +241,7 @@ class Shell:
     def hang_up(self, node_id: int) -> None:
         """Forget the connections with a node, which does not hear of it: its next packet meets a reset."""
         for connection in self._listener.connections_from(node_id):
-            # No life of this machine has that number.
-            connection.target_life = -1
-            self._listener.end_connection(connection)
+            self._forget_accepted(connection)
         dialed = self._dialer.connection_to(node_id)
         if dialed is not None:
             self.hung_up_us = self.world.now_us
@@ -256,10 +254,15 @@ class Shell:
             self.hang_up(node_id)
 
     def on_broken(self, connection: Connection) -> None:
-        """Learns from the machine that a connection is lost."""
+        """Learns from the machine that a connection is lost. Of one that it has accepted the dialer does not hear."""
         if not self._dialer.on_broken(connection):
-            self._listener.end_connection(connection)
+            self._forget_accepted(connection)
         self._go_on()
+
+    def _forget_accepted(self, connection: Connection) -> None:
+        """End a connection that a node has dialed, whose next packet meets a reset: no life has that number."""
+        connection.target_life = -1
+        self._listener.end_connection(connection)
 
     def accept(self, exchange: Exchange, answer: Callable[[ResponseBody], None] | None) -> int:
         """Passes a request to the core after the events before it; `answer` is called with the reply, if any."""

@@ -206,6 +206,23 @@ def test_c8_a_connection_that_its_client_gave_up_is_dropped_with_its_next_answer
     assert server.forgotten == [2] and asker.answers() == [1, 2, 3]
 
 
+def test_a_connection_that_its_acceptor_gave_up_is_reset_by_the_next_call() -> None:
+    asker = Echo([ask(2, 1, timeout_ms=LONG_MS)])
+    site = site_of(asker, Echo())
+    site.start()
+    site.world.run_to(SECOND)
+    site.network.link(2, 1).cuts = 1
+    site.nodes[1].perform([ask(2, 2, timeout_ms=LONG_MS)])
+    # The answer could not be sent for too long: the machine of the acceptor ends the connection.
+    site.world.run_to(9 * SECOND)
+    site.network.link(2, 1).heal()
+    assert (asker.answers(), calls_failed(asker)) == ([1], [])
+    site.nodes[1].perform([ask(2, 3, timeout_ms=LONG_MS)])
+    site.world.run_to(10 * SECOND)
+    # Its next frame begins no new stream on it, so the lost answer is told.
+    assert calls_failed(asker) == [2, 3]
+
+
 def test_a_half_open_connection_is_reset_by_its_next_frame() -> None:
     lives: list[Echo] = []
 
