@@ -94,6 +94,7 @@ def check_scenario(scenario: Scenario) -> Iterator[Finding]:
 _LEAST_CONVERGE_US = 1_000_000
 # With more of its messages lost, nothing that takes several of them comes to its end.
 _MOST_LOST_PERCENT = 30
+_SESSION = "broker.session.timeout.ms"
 # What a broker that starts again needs beside the end of its session.
 _START_MS = 5_000
 
@@ -117,11 +118,12 @@ def _check_times(scenario: Scenario) -> Iterator[Finding]:
             ("cluster", "settings", "replica.fetch.wait.max.ms"),
             f"replica.socket.timeout.ms is {least_ms}: idle fetches would never be answered, write less",
         )
-    if controller.broker_session_timeout_ms + _START_MS > scenario.converge // 1_000:
+    session_ms, converge_ms = controller.broker_session_timeout_ms, scenario.converge // 1_000
+    if _SESSION in scenario.cluster.settings and session_ms + _START_MS > converge_ms:
         yield (
-            ("cluster", "settings", "broker.session.timeout.ms"),
+            ("cluster", "settings", _SESSION),
             f"a broker that starts again waits for the end of its session: write a `converge` of at least "
-            f"{controller.broker_session_timeout_ms + _START_MS}ms",
+            f"{session_ms + _START_MS}ms",
         )
 
 

@@ -50,7 +50,7 @@ STUCK = """\
 scenario: stuck
 warm_up: 500ms
 duration: 900ms
-converge: 0s
+converge: 1s
 topics: {t: {replicas: 1}}
 cluster: {brokers: 1, disk: {call: 1m}}
 """
