@@ -160,6 +160,9 @@ class GrpcStream:
         for task in self._tasks:
             task.cancel()
         self._alarm.cancel()
+        self._tell_ended(ended)
+
+    def _tell_ended(self, ended: Ended) -> None:
         _deliver_soon(self._deliver, ended)
         self._tell_written([call for call, _ in ended])
 
@@ -186,9 +189,7 @@ class GrpcStream:
         """
         writer, reader = self._tasks
         if self.stream.is_open:
-            ended = self.stream.end(reason)
-            _deliver_soon(self._deliver, ended)
-            self._tell_written([call for call, _ in ended])
+            self._tell_ended(self.stream.end(reason))
             self._alarm.cancel()
             end_call(self._call)
             # The writer, too, ends with the call if it is within a write.

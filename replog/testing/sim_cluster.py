@@ -39,16 +39,15 @@ DEFAULT_TOPICS: Mapping[str, Mapping[str, object]] = {
     "t": {"partitions": 1, "replicas": 3, "config": {"min.insync.replicas": 2}}
 }
 
+# The last lines of the story that a violation shows.
+STORY_LINES = 40
+
 
 def _default_topics(brokers: int) -> Mapping[str, Mapping[str, object]]:
     """Returns the topic of a cluster with so many brokers that is not told which it has."""
     if brokers >= 3:
         return DEFAULT_TOPICS
     return {"t": {"partitions": 1, "replicas": brokers, "config": {"min.insync.replicas": brokers}}}
-
-
-# The last lines of the story that a violation shows.
-STORY_LINES = 40
 
 
 class RuleViolated(AssertionError):

@@ -129,10 +129,10 @@ class LeaderWitness:
         is_of_requests = type(events[0]) is Request
         fetches = _fetches_of_followers(events) if is_of_requests else []
         outcome = _outcome_of(effects)
-        # What has broken a core, such as a record that cannot be read, leaves its step unfinished.
         if outcome.has_closed:
             self._closing[life] = None
             return
+        # What has broken a core, such as a record that cannot be read, leaves its step unfinished.
         if outcome.has_stopped or (is_of_requests and not fetches and not outcome.has_observed):
             return
         counted = _counted(fetches, outcome.answers) if fetches else {}

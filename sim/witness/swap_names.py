@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import final
 
@@ -14,6 +14,7 @@ from sim.checkers.swap_names import (
     NAME,
     REMOVAL_NAME,
     ROLL_NAME,
+    Change,
     removal_finding,
     roll_finding,
     swap_finding,
@@ -41,7 +42,7 @@ class SwapNames:
         directory, name = dirname(path), basename(path)
         pending = eye.disk.pending_changes_in(directory)
         if path.endswith(LOG) and not _is_doomed(directory):
-            self._on_removed_segment(broker, eye, directory, name)
+            self._on_removed_segment(broker, eye, directory, name, pending)
         if not pending:
             return
         # The other names decide only when a cleaned file becomes a swap, and a list of them is costly.
@@ -49,10 +50,11 @@ class SwapNames:
         if what := swap_finding(verb, name, pending, names):
             self._jury.report(NAME, f"{basename(directory)}: broker {broker}: {what}")
 
-    def _on_removed_segment(self, broker: int, eye: DiskEye, directory: str, name: str) -> None:
+    def _on_removed_segment(
+        self, broker: int, eye: DiskEye, directory: str, name: str, pending: Sequence[Change]
+    ) -> None:
         """Judge the end of a segment, before it gets another name or none."""
-        pending, names = eye.disk.pending_changes_in(directory), eye.file_system.list(directory)
-        if what := removal_finding(name, pending, names):
+        if what := removal_finding(name, pending, eye.file_system.list(directory)):
             self._jury.report(REMOVAL_NAME, f"{basename(directory)}: broker {broker}: {what}")
 
     def _on_new_segment(self, broker: int, eye: DiskEye, directory: str, name: str) -> None:

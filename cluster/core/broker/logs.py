@@ -327,10 +327,8 @@ class BrokerLogs:
     def new_cleaners(self, is_wanted: Callable[[PartitionLog], bool]) -> dict[str, CleanerManager]:
         """Makes one cleaner for each directory, which follows the logs that are added to and removed from it.
 
-        It works on those that are wanted when it looks for one.
-
-        A directory whose checkpoint of the cleaner cannot be created goes offline. Raises DirectoryFailed if no other
-        one is left.
+        It works on those that are wanted when it looks for one. A directory whose checkpoint of the cleaner cannot be
+        created goes offline. Raises DirectoryFailed if no other one is left.
         """
         cleaners = {}
         for manager in list(self.directories.online):

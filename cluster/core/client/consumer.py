@@ -68,8 +68,8 @@ class Position:
     high_watermark: int = -1
     retry_at_ms: int = 0
     lookup_call: int | None = None
-    # Since when the batch at `offset` has been damaged in each answer; None if it has not.
-    damaged_since_ms: int | None = None
+    # The offset of the batch that was damaged in each of the last answers, and since when; None if none was.
+    damaged: tuple[int, int] | None = None
     is_fetching: bool = False
     is_paused: bool = False
     max_bytes: int
@@ -155,7 +155,7 @@ class ConsumerCore:
         """Fetches the partitions again: those of one leader with one request, in which none waits for another."""
         for topic_partition in topic_partitions:
             position = self._positions[topic_partition]
-            position.is_paused, position.damaged_since_ms = False, None
+            position.is_paused, position.damaged = False, None
         return self._run(now_ms)
 
     @property
@@ -386,13 +386,11 @@ class ConsumerCore:
         self, now_ms: int, position: Position, topic_id: str, answer: FetchPartitionResponse, shares: int
     ) -> list[ConsumerEffect]:
         if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            position.damaged_since_ms = None
             return self._on_out_of_range(position)
         if answer.error is not ErrorCode.NONE:
             is_news = self.metadata.cache.hint(answer, topic_id)
             return [] if is_news else self._on_error(now_ms, position, answer.error)
         if answer.diverging is not None:
-            position.damaged_since_ms = None
             return self._on_diverging(position, answer.diverging)
         return self._on_records(now_ms, position, answer, shares)
 
@@ -456,7 +454,7 @@ class ConsumerCore:
         # They would be read a second time.
         assert not read.records or read.next_offset > position.offset, (read.next_offset, position.offset)
         if read.next_offset > position.offset:
-            position.offset, position.damaged_since_ms = read.next_offset, None
+            position.offset = read.next_offset
             position.last_fetched_epoch = read.last_epoch
             position.max_bytes = self.config.max_partition_fetch_bytes
             # The leader serves a request in its order: those that had nothing of this answer come first now (KIP-74).
@@ -476,7 +474,7 @@ class ConsumerCore:
             position.max_bytes = min(2 * position.max_bytes, INT_MAX)
         if read.damage is not None:
             return [*effects, *self._on_damage(now_ms, position, read.damage)]
-        position.damaged_since_ms = None
+        position.damaged = None
         return [*effects, *self._report_end(position)]
 
     def _on_damage(self, now_ms: int, position: Position, damage: StorageError) -> list[ConsumerEffect]:
@@ -493,9 +491,10 @@ class ConsumerCore:
             ),
         )
         error = ErrorCode.CORRUPT_MESSAGE if isinstance(damage, CorruptBatch) else ErrorCode(damage.code)
-        if position.damaged_since_ms is None:
-            position.damaged_since_ms = now_ms
-        if now_ms - position.damaged_since_ms >= DAMAGED_MS:
+        assert position.offset is not None, position.topic_partition
+        if position.damaged is None or position.damaged[0] != position.offset:
+            position.damaged = (position.offset, now_ms)
+        if now_ms - position.damaged[1] >= DAMAGED_MS:
             return [notice, *self._lose(position, error)]
         return [notice, *self._on_error(now_ms, position, error)]
 

@@ -41,7 +41,13 @@ from cluster.core.client.produce_answers import (
 from cluster.core.client.producer_identity import IdentityKeeper
 from cluster.core.client.requests_in_flight import RequestsInFlight
 from cluster.core.client.unfinished_records import UnfinishedRecords
-from cluster.core.client.waiting_records import PendingRecord, WaitingRecords, flaw_of, size_bound
+from cluster.core.client.waiting_records import (
+    NO_PARTITION,
+    PendingRecord,
+    WaitingRecords,
+    flaw_of,
+    size_bound,
+)
 from cluster.core.effects import Send, SetTimer, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
@@ -59,7 +65,6 @@ _send, _delivered = maker(Send), maker(Delivered)
 _produce_request, _produce_partition = maker(ProduceRequest), maker(ProducePartition)
 
 WAKE_TIMER = "producer.wake"
-NO_PARTITION = -1
 
 
 @final
@@ -77,7 +82,7 @@ class ProducerCore:
         self.unfinished = UnfinishedRecords()
         self._draws = draws
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._waiting = WaitingRecords(config.max_block_ms)
+        self._waiting = WaitingRecords(config.max_block_ms, self.metadata.cache)
         self._sticky: dict[str, StickyPartitioner] = {}
         self._requests = RequestsInFlight(config.max_in_flight_requests_per_connection)
         self._next_call = 0
@@ -158,7 +163,7 @@ class ProducerCore:
             self._wanted_bytes = 0
         self.unfinished.add(record.size_bytes)
         self.metadata.watch((topic,))
-        if (place := self._awaited(record)) is not None:
+        if (place := self._waiting.awaited(record)) is not None:
             self._waiting.add(place, record)
             return self._run(now_ms)
         needs_run = self._accumulate(record) or (self._wanted_bytes > 0 and not self.has_room)
@@ -230,19 +235,6 @@ class ProducerCore:
         number = NO_PARTITION if record.partition is None else record.partition
         topic_partition = TopicPartition(record.topic, number)
         return Delivered(ticket=record.ticket, topic_partition=topic_partition, error=error, message=message)
-
-    def _awaited(self, record: PendingRecord) -> TopicPartition | None:
-        """Returns the place for whose metadata a record has to wait; None if it is known.
-
-        A partition that the topic lacks may have been added to it since the last answer.
-        """
-        of_topic = TopicPartition(record.topic, NO_PARTITION)
-        partitions = self.metadata.cache.partitions(record.topic)
-        if not partitions or self._waiting.has(of_topic):
-            return of_topic
-        if record.partition is None or record.partition in partitions:
-            return None
-        return TopicPartition(record.topic, record.partition)
 
     def _accumulate(self, record: PendingRecord) -> bool:
         """Adds the record to the last batch of its partition; returns whether a batch may be due because of it.
@@ -328,31 +320,12 @@ class ProducerCore:
 
     def _take_waiting(self, now_ms: int) -> list[ProducerEffect]:
         """Accumulates the waiting records whose place is known by now; those that waited too long fail."""
-        effects: list[ProducerEffect] = []
-        for topic in dict.fromkeys([place.topic for place in self._waiting.places()]):
-            if self.metadata.cache.partitions(topic):
-                # All of them, in the order in which they were sent: a topic that was away meanwhile has parted them.
-                for record in self._waiting.take_topic(topic):
-                    if (awaited := self._awaited(record)) is None:
-                        self._accumulate(record)
-                    else:
-                        self._waiting.add(awaited, record)
-        for place in self._waiting.places():
-            error, text = self._why_unknown(place)
-            is_hopeless = error is ErrorCode.INVALID_TOPIC_EXCEPTION
-            for record in self._waiting.take(place) if is_hopeless else self._waiting.expired(place, now_ms):
-                effects.append(self._fail_waiting(record, error, text))
-            if self._waiting.has(place):
-                self.metadata.request()
-        return effects
-
-    def _why_unknown(self, place: TopicPartition) -> tuple[ErrorCode, str]:
-        """Returns why records cannot go to a place, as an error and a message."""
-        topic, number = place
-        if self.metadata.cache.partitions(topic):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} has no partition {number}"
-        error = self.metadata.cache.errors.get(topic, ErrorCode.REQUEST_TIMED_OUT)
-        return error, f"no metadata of topic {topic}"
+        for record in self._waiting.take_known():
+            self._accumulate(record)
+        failed = self._waiting.take_failed(now_ms)
+        if not self._waiting.is_empty:
+            self.metadata.request()
+        return [self._fail_waiting(record, error, text) for record, error, text in failed]
 
     def _expire(self, now_ms: int) -> list[ProducerEffect]:
         """Fails batches older than delivery.timeout.ms; those that were sent may still be in the log, or reach it."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple, final
 
+from cluster.core.client.metadata_cache import MetadataCache
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import TopicPartition
 from storage.batch.record import Header
 from storage.codec.utf8 import is_encodable
 
+NO_PARTITION = -1
 # The most that the header of a batch and the lengths and deltas of one record take together.
 RECORD_OVERHEAD_BYTES = 96
 
@@ -61,43 +63,77 @@ def _ticket(record: PendingRecord) -> int:
 class WaitingRecords:
     """Records whose topic or partition is not known yet, by the place that they wait for and in the order of sending.
 
-    The place of a topic has the number NO_PARTITION.
+    The place of a topic has the number NO_PARTITION. `cache` says what is known.
     """
 
-    def __init__(self, max_block_ms: int) -> None:
-        self._max_block_ms = max_block_ms
+    def __init__(self, max_block_ms: int, cache: MetadataCache) -> None:
+        self._max_block_ms, self._cache = max_block_ms, cache
         self._records: dict[TopicPartition, deque[PendingRecord]] = {}
 
-    def has(self, place: TopicPartition) -> bool:
-        return place in self._records
+    @property
+    def is_empty(self) -> bool:
+        return not self._records
 
-    def places(self) -> list[TopicPartition]:
-        return list(self._records)
+    def awaited(self, record: PendingRecord) -> TopicPartition | None:
+        """Returns the place for whose metadata a record has to wait; None if it is known.
+
+        A partition that the topic lacks may have been added to it since the last answer.
+        """
+        of_topic = TopicPartition(record.topic, NO_PARTITION)
+        partitions = self._cache.partitions(record.topic)
+        if not partitions or of_topic in self._records:
+            return of_topic
+        if record.partition is None or record.partition in partitions:
+            return None
+        return TopicPartition(record.topic, record.partition)
 
     def add(self, place: TopicPartition, record: PendingRecord) -> None:
         assert place.topic == record.topic, (place, record.topic)
         self._records.setdefault(place, deque()).append(record)
 
-    def take(self, place: TopicPartition) -> list[PendingRecord]:
-        return list(self._records.pop(place, ()))
+    def take_known(self) -> list[PendingRecord]:
+        """Removes and returns the records whose place is known by now, those of each topic in the order of sending."""
+        known: list[PendingRecord] = []
+        for topic in dict.fromkeys([place.topic for place in self._records if self._is_known(place)]):
+            # A topic that was away meanwhile has parted them: some wait for it, earlier ones for a partition.
+            for record in self._take_topic(topic):
+                if (awaited := self.awaited(record)) is None:
+                    known.append(record)
+                else:
+                    self.add(awaited, record)
+        return known
 
-    def take_topic(self, topic: str) -> list[PendingRecord]:
-        """Removes and returns the records of a topic, whatever place they wait for, in the order of sending."""
-        taken = [self.take(place) for place in self.places() if place.topic == topic]
-        return sorted([record for records in taken for record in records], key=_ticket)
+    def _is_known(self, place: TopicPartition) -> bool:
+        partitions = self._cache.partitions(place.topic)
+        return bool(partitions) and place.partition in (NO_PARTITION, *partitions)
+
+    def _take_topic(self, topic: str) -> list[PendingRecord]:
+        places = [place for place in self._records if place.topic == topic]
+        return sorted([record for place in places for record in self._records.pop(place)], key=_ticket)
 
     def take_all(self) -> list[PendingRecord]:
-        return [record for place in self.places() for record in self.take(place)]
+        records, self._records = self._records, {}
+        return [record for waiting in records.values() for record in waiting]
 
-    def expired(self, place: TopicPartition, now_ms: int) -> list[PendingRecord]:
-        """Removes and returns the records that have waited for that place for max_block_ms."""
-        records = self._records.get(place)
-        expired = []
-        while records and records[0].arrived_ms + self._max_block_ms <= now_ms:
-            expired.append(records.popleft())
-        if records is not None and not records:
-            del self._records[place]
-        return expired
+    def take_failed(self, now_ms: int) -> list[tuple[PendingRecord, ErrorCode, str]]:
+        """Removes and returns the records that have waited for max_block_ms or can have no place, and why they fail."""
+        failed = []
+        for place in list(self._records):
+            error, text = self._why_unknown(place)
+            is_hopeless = error is ErrorCode.INVALID_TOPIC_EXCEPTION
+            records = self._records[place]
+            while records and (is_hopeless or records[0].arrived_ms + self._max_block_ms <= now_ms):
+                failed.append((records.popleft(), error, text))
+            if not records:
+                del self._records[place]
+        return failed
+
+    def _why_unknown(self, place: TopicPartition) -> tuple[ErrorCode, str]:
+        topic, number = place
+        if self._cache.partitions(topic):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic} has no partition {number}"
+        error = self._cache.errors.get(topic, ErrorCode.REQUEST_TIMED_OUT)
+        return error, f"no metadata of topic {topic}"
 
     def next_expiry_ms(self) -> int | None:
         return min(

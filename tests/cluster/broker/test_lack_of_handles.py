@@ -13,7 +13,7 @@ from cluster.core.broker.logs import HIGH_WATERMARK_TIMER, RECOVERY_POINT_TIMER
 from cluster.core.broker.maintenance import CLEANER_TIMER
 from cluster.core.effects import Effect, RunJob, SetTimer, Stop
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import ListOffsetsRequest, ListOffsetsResponse, TopicPartition
+from cluster.core.messages import ListOffsetsRequest, ListOffsetsResponse
 from cluster.core.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from cluster.core.replica.roles import RETRY_MS, RETRY_TIMER
 from sim.disk.life import Life
@@ -111,8 +111,8 @@ def test_ll4_a_log_made_in_half_whose_directory_then_fails_is_made_in_no_other(v
     assert outcomes(produce(again, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
 
 
-def test_ll4_a_log_whose_directory_fails_while_its_role_waits_is_made_in_no_other() -> None:
-    """KIP-112: an empty log would pass for all that this broker ever had."""
+def waiting_with_a_log() -> BrokerSetup:
+    """Returns a broker that was started again, and whose second partition has a log but waits for a descriptor."""
     setup = leading()
     produce(setup, *PARTITIONS)
     again = restarted(setup)
@@ -121,6 +121,12 @@ def test_ll4_a_log_whose_directory_fails_while_its_role_waits_is_made_in_no_othe
     again.disk.fail(1, errno.EMFILE, verbs={"sync"}, path_suffix="two/t-1/partition.metadata.tmp")
     again.boot(*topic())
     assert PARTITIONS[1] not in again.broker.replicas()
+    return again
+
+
+def test_ll4_a_log_whose_directory_fails_while_its_role_waits_is_made_in_no_other() -> None:
+    """KIP-112: an empty log would pass for all that this broker ever had."""
+    again = waiting_with_a_log()
     again.disk.break_directory("two")
     produce(again, PARTITIONS[3])
     retry(again, [1])
@@ -208,20 +214,14 @@ def test_cl23_a_log_whose_deletion_waits_for_a_descriptor_is_not_compacted() -> 
     lack(setup, "reserve")
     setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID), *topic("u", "2f" * 16))
     setup.disk.mend()
-    assert placed_logs(setup)[:1] == ["t-0"]
+    assert all_placed(setup)[:1] == ["t-0"]
     assert of(setup.fire(CLEANER_TIMER, 15_000), RunJob) == []
     assert is_serving(setup, setup.fire(HIGH_WATERMARK_TIMER))
-    assert "t-0" not in placed_logs(setup)
+    assert "t-0" not in all_placed(setup)
 
 
 def test_rol5_a_topic_that_is_deleted_while_a_role_waits_for_a_descriptor_leaves_no_log() -> None:
-    setup = leading()
-    produce(setup, *PARTITIONS)
-    again = restarted(setup)
-    again.disk.file_system(Life("hand")).unlink("two/t-1/partition.metadata")
-    again.disk.fail(1, errno.EMFILE, verbs={"sync"}, path_suffix="two/t-1/partition.metadata.tmp")
-    again.boot(*topic())
-    assert TopicPartition("t", 1) not in again.broker.replicas()
+    again = waiting_with_a_log()
     again.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
     assert placed(again) == {"one": [], "two": []}
     assert observed(retry(again), "replica.became_leader") == []
@@ -235,10 +235,6 @@ def test_rol5_the_log_of_another_topic_stays_when_one_is_deleted_whose_role_wait
     other = "2f" * 16
     setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID), *topic(topic_id=other))
     assert all_placed(setup) == [str(each) for each in PARTITIONS]
-
-
-def placed_logs(setup: BrokerSetup) -> list[str]:
-    return [name for logs in placed(setup).values() for name in logs]
 
 
 def test_hwm8_checkpoints_that_find_no_descriptor_are_written_the_next_time() -> None:

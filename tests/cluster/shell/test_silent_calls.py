@@ -106,7 +106,8 @@ async def producer_of(*ports: int) -> AsyncProducer:
     return producer
 
 
-async def slow_reader() -> None:
+async def slow_reader() -> int:
+    """Returns the bytes that a node has read which did not read for a while."""
     reader, server, port = await node(reads=False)
     producer = await producer_of(port)
     sending = asyncio.create_task(send_all(producer))
@@ -124,13 +125,15 @@ async def slow_reader() -> None:
     # The node may not have taken the last frame from gRPC yet.
     await reader.has_all.wait()
     await server.stop(None)
+    return reader.read_bytes
 
 
 def test_a_peer_that_does_not_read_holds_up_senders_and_an_orderly_close_waits_for_it() -> None:
-    asyncio.run(asyncio.wait_for(slow_reader(), 2 * LIMIT_S))
+    assert asyncio.run(asyncio.wait_for(slow_reader(), 2 * LIMIT_S)) >= COUNT * RECORD_BYTES
 
 
-async def beside_a_slow_reader(*, fails: bool) -> None:
+async def beside_a_slow_reader(*, fails: bool) -> int:
+    """Returns the partition of the record that had its outcome beside others that wait."""
     slow, slow_server, slow_port = await node(reads=False)
     _, server, port = await node(reads=True)
     producer = await producer_of(slow_port, port)
@@ -138,7 +141,7 @@ async def beside_a_slow_reader(*, fails: bool) -> None:
     await asyncio.wait(stuck, timeout=0.3)
     assert producer._held
     small = await producer.send("t", b"x", partition=1)
-    await asyncio.wait_for(small, 1.0)
+    told = await asyncio.wait_for(small, 1.0)
     if fails:
         producer.runtime.run(failing)
         # The client learns of it by the loop.
@@ -149,6 +152,7 @@ async def beside_a_slow_reader(*, fails: bool) -> None:
     await asyncio.gather(*stuck, return_exceptions=True)
     await slow_server.stop(None)
     await server.stop(None)
+    return told.partition
 
 
 def failing(_: int) -> list[object]:
@@ -157,4 +161,4 @@ def failing(_: int) -> list[object]:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_record_for_another_node_does_not_wait_for_it(fails: bool) -> None:
-    asyncio.run(asyncio.wait_for(beside_a_slow_reader(fails=fails), 2 * LIMIT_S))
+    assert asyncio.run(asyncio.wait_for(beside_a_slow_reader(fails=fails), 2 * LIMIT_S)) == 1

@@ -14,7 +14,7 @@ from sim.checkers.swap_names import (
     roll_finding,
     swap_finding,
 )
-from sim.disk import SimDisk
+from sim.disk import SimDisk, SimFileSystem
 from sim.disk.life import Life
 from sim.witness.swap_names import SwapNames
 from storage.config import LogConfig
@@ -161,16 +161,22 @@ def test_rt3_each_segment_has_left_its_log_durably_before_the_next(after: str) -
     assert not removal_finding(f"{MIDDLE}.log", [("", f"{MIDDLE}.log")], left)
 
 
-@pytest.mark.parametrize("forgets", [False, True])
-def test_a_deletion_that_syncs_no_names_is_found_before_the_second_segment_goes(forgets: bool) -> None:
+def three_segments(directory: str) -> tuple[Jury, SimFileSystem]:
+    """Returns who judges the names of a log of three segments, and its disk."""
     jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
     disk = SimDisk(Draws(1), lambda: 0)
     SwapNames(jury, {1: disk})
     files = disk.file_system(Life("broker"))
-    files.make_directory("data/t-0")
+    files.make_directory(directory)
     for base in (OLD, MIDDLE, NEW):
-        files.open(f"data/t-0/{base}.log", OpenMode.CREATE_NEW).close()
-        files.sync_directory("data/t-0")
+        files.open(f"{directory}/{base}.log", OpenMode.CREATE_NEW).close()
+        files.sync_directory(directory)
+    return jury, files
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_deletion_that_syncs_no_names_is_found_before_the_second_segment_goes(forgets: bool) -> None:
+    jury, files = three_segments("data/t-0")
     for base in (OLD, MIDDLE):
         files.rename(f"data/t-0/{base}.log", f"data/t-0/{base}.log.deleted")
         if not forgets:
@@ -179,14 +185,7 @@ def test_a_deletion_that_syncs_no_names_is_found_before_the_second_segment_goes(
 
 
 def test_a_log_that_is_deleted_as_a_whole_loses_its_segments_in_any_order() -> None:
-    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
-    disk = SimDisk(Draws(1), lambda: 0)
-    SwapNames(jury, {1: disk})
-    files = disk.file_system(Life("broker"))
-    files.make_directory("data/t-0-delete")
-    for base in (OLD, MIDDLE, NEW):
-        files.open(f"data/t-0-delete/{base}.log", OpenMode.CREATE_NEW).close()
-        files.sync_directory("data/t-0-delete")
+    jury, files = three_segments("data/t-0-delete")
     for base in (MIDDLE, OLD, NEW):
         files.unlink(f"data/t-0-delete/{base}.log")
     assert jury.violations == []
