@@ -229,7 +229,11 @@ def test_a_dataclass_with_a_base_is_refused() -> None:
         native_form("@dataclass\nclass Near(Point):\n    z: int\n", "values.py")
 
 
-@pytest.mark.slow
+def test_a_starred_element_after_in_is_refused() -> None:
+    with pytest.raises(FormError, match=r"values.py:2: a starred element after `in`, \(LEAST, \*others\)"):
+        native_form("def found(others):\n    return 1 in (LEAST, *others)\n", "values.py")
+
+
 def test_every_module_that_is_compiled_has_a_native_form() -> None:
     program = "from native_build import compiled_modules; print(*compiled_modules(), sep='\\n')"
     done = subprocess.run(

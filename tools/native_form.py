@@ -104,6 +104,8 @@ def native_form(source: str, path: str, tuples: Collection[str] = ()) -> str:
             edits += _handler_edits(text, each)
         elif isinstance(each, ast.Raise) and each.exc is not None and each.cause is not None:
             edits += _cause_edits(text, each.exc, each.cause)
+        elif isinstance(each, ast.Compare):
+            _refuse_stars(text, each)
     if any(each.text == CALL_WITH_CAUSE for each in edits):
         helpers += CAUSED
     if helpers:
@@ -406,6 +408,16 @@ def _cause_edits(text: Text, error: ast.expr, cause: ast.expr) -> Iterator[Edit]
     yield Edit(start=raised.start, end=raised.start, text=CALL_WITH_CAUSE)
     yield Edit(start=raised.end, end=reason.start, text=", ")
     yield Edit(start=reason.end, end=reason.end, text=")")
+
+
+def _refuse_stars(text: Text, comparison: ast.Compare) -> None:
+    """Raises FormError for `x in (first, *others)`: mypyc makes a comparison of each element, and ends at the star."""
+    for place, operator in zip(comparison.comparators, comparison.ops, strict=True):
+        if isinstance(operator, (ast.In, ast.NotIn)) and isinstance(place, (ast.Tuple, ast.List, ast.Set)):
+            if any(isinstance(each, ast.Starred) for each in place.elts):
+                raise FormError(
+                    f"{text.path}:{place.lineno}: a starred element after `in`, {ast.unparse(place)}"
+                )
 
 
 def _handlers(function: ast.AST) -> list[ast.ExceptHandler]:

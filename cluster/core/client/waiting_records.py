@@ -105,7 +105,7 @@ class WaitingRecords:
 
     def _is_known(self, place: TopicPartition) -> bool:
         partitions = self._cache.partitions(place.topic)
-        return bool(partitions) and place.partition in (NO_PARTITION, *partitions)
+        return bool(partitions) and (place.partition == NO_PARTITION or place.partition in partitions)
 
     def _take_topic(self, topic: str) -> list[PendingRecord]:
         places = [place for place in self._records if place.topic == topic]
