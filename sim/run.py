@@ -63,7 +63,7 @@ from sim.witness.disk_logs import DiskLogs
 from sim.witness.lag import LagWitness
 from sim.witness.metadata_log import MetadataWitness
 from sim.witness.swap_names import SwapNames
-from sim.witness.witness import Witness
+from sim.witness.witness import RETENTION_BYTES, RETENTION_MS, Witness
 from sim.world.network import Transport
 from sim.world.time import World, without_garbage_collection
 from sim.world.trace import Trace
@@ -191,9 +191,16 @@ def _moves_tombstones(changes: Sequence[Mapping[str, object]]) -> bool:
     return any("delete.retention.ms" in change for change in changes)
 
 
-def _moves_retention(changes: Sequence[Mapping[str, object]]) -> bool:
-    """Whether a step changes how long, or how much of a log, records stay."""
-    return any(key.startswith("retention.") for change in changes for key in change)
+def _least_kept(known: int, name: str, changes: Sequence[Mapping[str, object]]) -> int:
+    """Returns the least value that `retention.ms` or `retention.bytes` has before or after any change; -1: no limit."""
+    values = [known]
+    for change in changes:
+        if name in change:
+            # Without a value the property is as if nobody had set it.
+            properties = {name: str(change[name])} if change[name] not in ("", None) else {}
+            config = LogConfig.from_properties(properties)
+            values.append(config.retention_ms if name == RETENTION_MS else config.retention_bytes)
+    return min([value for value in values if value >= 0], default=-1)
 
 
 def _preallocates(changes: Sequence[Mapping[str, object]]) -> bool:
@@ -383,8 +390,9 @@ class Run:
                     keeps_tombstones=config.delete_retention_ms >= _LONG_MS
                     and not _moves_tombstones(changes),
                     is_preallocated=config.preallocate or _preallocates(changes),
-                    retention_ms=None if _moves_retention(changes) else config.retention_ms,
-                    retention_bytes=None if _moves_retention(changes) else config.retention_bytes,
+                    deletes_old="delete" in config.cleanup_policies,
+                    retention_ms=_least_kept(config.retention_ms, RETENTION_MS, changes),
+                    retention_bytes=_least_kept(config.retention_bytes, RETENTION_BYTES, changes),
                 )
 
     def expect_change(self, name: str, change: Mapping[str, object]) -> None:
@@ -396,7 +404,7 @@ class Run:
                 min_isr=min([topic.replicas, *_least_in_sync([change])]),
                 moves_tombstones=_moves_tombstones([change]),
                 preallocates=_preallocates([change]),
-                moves_retention=_moves_retention([change]),
+                least_kept=lambda name, known: _least_kept(known, name, [change]),
             )
         if _EXPIRY in change:
             self.witness.expect_expiry()

@@ -15,7 +15,7 @@ from cluster.core.connection.outgoing import Answer
 from cluster.core.connection.rooms import Room
 from cluster.core.controller.controller import Controller
 from cluster.core.effects import BOOTSTRAP, Observe, RunJob, Send, Stop
-from cluster.core.events import Event, JobDone, Response
+from cluster.core.events import Event, JobDone, Response, TimerFired
 from cluster.core.messages import (
     CONTROLLER_ID,
     AllocateProducerIdsRequest,
@@ -36,6 +36,8 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from cluster.core.metadata.snapshots import SNAPSHOT_SUFFIX
+from cluster.core.replica.flushes import FLUSH_TIMER
+from cluster.core.replica.isr_changes import LAG_TIMER
 from sim.checkers.adopted_marks import AdoptedMarks
 from sim.checkers.append_order import AppendOrder
 from sim.checkers.bootstraps import BootstrapsInTurn
@@ -43,7 +45,7 @@ from sim.checkers.call_places import CallPlaces
 from sim.checkers.calls import Calls
 from sim.checkers.client_sends import ClientSends
 from sim.checkers.consumer_positions import ConsumerPositions
-from sim.checkers.due_compaction import DueCompaction
+from sim.checkers.due_flushes import DueFlushes
 from sim.checkers.due_retention import DueRetention
 from sim.checkers.due_snapshots import DueSnapshots
 from sim.checkers.failed_disks import FailedDisks
@@ -115,7 +117,7 @@ class Watch:
         self._idle = IdleClients(witness.jury)
         self._idle_brokers = IdleBrokers(witness.jury)
         self._retention = DueRetention(witness.jury)
-        self._compaction = DueCompaction(witness.jury)
+        self._flushes = DueFlushes(witness.jury)
         self._snapshots = DueSnapshots(witness.jury)
         self._renumbering = Renumbering(witness.jury)
         self._unanswered = unanswered
@@ -224,7 +226,8 @@ class Watch:
                 shell.is_damaged or shell.is_stopping or shell.disk.spoils_calls or shell.disk.has_refused
             ):
                 self._retention.on_step(life, core, now_ms, events, effects)
-                self._compaction.on_step(shell.name, core, events, effects)
+                self._witness.rounds.on_step(life, core, now_ms, events, effects)
+                self._look_at_flushes(life, core, now_ms, events[0])
             if shell.disk.has_refused:
                 self._look_at_disk(shell, core, effects)
             # A broker that stops in order takes no answer any more while it closes its logs.
@@ -253,6 +256,12 @@ class Watch:
                 self._sends.on_step(client, events, now_ms + core.config.retry_backoff_ms, paused)
                 self._renumbering.on_step(client, events)
             self._idle.on_step(client, core, now_ms, events, effects)
+
+    def _look_at_flushes(self, life: tuple[int, int], core: Broker, now_ms: int, event: Event) -> None:
+        """Show the logs of a broker as a flush may have ended, and at its looks from time to time."""
+        timer = event.key if type(event) is TimerFired else ""
+        if type(event) is JobDone or timer in (FLUSH_TIMER, LAG_TIMER):
+            self._flushes.look(life, core.replicas(), now_ms, is_timer=timer == FLUSH_TIMER)
 
     def _look_at_controller(
         self, shell: Shell, core: Controller, events: Sequence[Event], effects: Sequence[object]

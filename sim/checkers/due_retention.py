@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from typing import NamedTuple, final
 
 from cluster.core.broker.broker import Broker
-from cluster.core.broker.maintenance import RETENTION_TIMER
-from cluster.core.effects import SetTimer
+from cluster.core.broker.maintenance import CLEANER_TIMER, RETENTION_TIMER
+from cluster.core.effects import Observe, RunJob, SetTimer
 from cluster.core.events import Event, TimerFired
 from cluster.core.messages import TopicPartition
 from sim.checkers.base import Jury
 from storage.config import LogConfig
+from storage.directory.cleaners import key_of
 from storage.log import PartitionLog
 
 # A broker, and its life.
@@ -42,11 +43,12 @@ class _Pass(NamedTuple):
 
 @final
 class DueRetention:
-    """The oldest segment of a log that is not compacted is not due after a pass (RT2, RT4, RT5, RT6).
+    """The oldest segment of a log is not due after a pass (RT2, RT4, RT5, RT6, RT8).
 
     Due is a committed segment below the log start offset; with `delete` in cleanup.policy also one without which
     retention.bytes are left, and one whose last record is older than retention.ms. Of a pass of several steps is
-    judged what was due when it began: what becomes due in its midst waits for the next.
+    judged what was due when it began: what becomes due in its midst waits for the next. Compacted logs are shortened by
+    the cleaner (CL6): as its timer finds nothing to compact, if one step has room for all that is due.
     """
 
     name = "retention-due"
@@ -64,14 +66,20 @@ class DueRetention:
         self, life: Life, core: Broker, now_ms: int, events: Iterable[Event], effects: Iterable[object]
     ) -> None:
         """Judge the logs of a broker after a step, if it was a pass."""
-        if not any(type(event) is TimerFired and event.key == RETENTION_TIMER for event in events):
+        timers = [event.key for event in events if type(event) is TimerFired]
+        if CLEANER_TIMER in timers:
+            self._look_at_compacted(core, now_ms, effects)
+        if RETENTION_TIMER not in timers:
             return
         begun = self._midway.pop(life, None)
         goes_on = any(
             type(effect) is SetTimer and effect.key == RETENTION_TIMER and effect.at_ms <= now_ms + 1
             for effect in effects
         )
-        logs = {name: each.log for name, each in core.replicas().items() if _is_judged(each.log)}
+        is_cleaning = core.config.log_cleaner_enable
+        logs = {
+            name: each.log for name, each in core.replicas().items() if _is_judged(each.log, not is_cleaning)
+        }
         if begun is not None:
             begun = _Pass(begun.at_ms, {name: _lowered(each) for name, each in begun.logs.items()})
         if goes_on:
@@ -80,17 +88,38 @@ class DueRetention:
         for name, log in logs.items():
             since = None if begun is None else begun.logs.get(name)
             if begun is None:
-                why = _why_due(_begun(log), now_ms)
+                why = _why_due(_begun(log), now_ms, with_active=True)
             elif since is not None and since.log is log and since.config is log.config:
                 why = _why_due(since, begun.at_ms)
             else:
                 continue
             if why:
-                self._jury.report(self.name, f"{name}: broker {core.node_id} keeps its oldest segment; {why}")
+                self._report(core, name, why)
+
+    def _report(self, core: Broker, name: TopicPartition, why: str) -> None:
+        self._jury.report(self.name, f"{name}: broker {core.node_id} keeps its oldest segment; {why}")
+
+    def _look_at_compacted(self, core: Broker, now_ms: int, effects: Iterable[object]) -> None:
+        """Judge the compacted logs after a step of the cleaner's timer, unless it has begun a round."""
+        deleted = 0
+        for effect in effects:
+            if type(effect) is RunJob and effect.kind == "compact":
+                return
+            if type(effect) is Observe and effect.kind == "log.segments_deleted":
+                deleted += int(dict(effect.fields)["segments"])
+        if deleted >= core.config.steps.segments:
+            return
+        for name, replica in core.replicas().items():
+            log = replica.log
+            if not log.config.is_compacted or not _is_judged(log, True):
+                continue
+            is_left_out = key_of(log) in core.maintenance.cleaner_of(log).uncleanable
+            if not is_left_out and (why := _why_due(_begun(log), now_ms, with_active=True)):
+                self._report(core, name, why)
 
 
-def _is_judged(log: PartitionLog) -> bool:
-    return log.online.reason is None and not log.config.is_compacted
+def _is_judged(log: PartitionLog, are_compacted_judged: bool) -> bool:
+    return log.online.reason is None and (are_compacted_judged or not log.config.is_compacted)
 
 
 def _begun(log: PartitionLog) -> _Begun:
@@ -105,17 +134,20 @@ def _lowered(begun: _Begun) -> _Begun:
     return begun._replace(high_watermark=min(begun.high_watermark, begun.log.high_watermark))
 
 
-def _why_due(begun: _Begun, at_ms: int) -> str:
-    """Returns why the oldest segment of a log was to be deleted at that time; empty if it was not."""
-    segments, config = begun.log.local.segments, begun.config
-    if len(segments) < 2:
+def _why_due(begun: _Begun, at_ms: int, *, with_active: bool = False) -> str:
+    """Returns why the oldest segment of a log was to be deleted at that time; empty if it was not.
+
+    It may be the active one, if that is judged too and has records: the log rolls before it goes (RT8).
+    """
+    local, config = begun.log.local, begun.config
+    oldest, following = next(local.segments.oldest())
+    if following is None and (not with_active or oldest.size_bytes == 0):
         return ""
-    (oldest, following), *_ = segments.oldest()
-    assert following is not None, begun.log.local.directory
-    end = following.base_offset
-    if end > min(begun.high_watermark, begun.active_offset):
+    end = local.log_end_offset if following is None else following.base_offset
+    if end > begun.high_watermark or (following is not None and end > begun.active_offset):
         return ""
-    if end <= begun.log_start_offset:
+    # The last segment stays where the log begins at its end (RT7).
+    if following is not None and end <= begun.log_start_offset:
         return f"it ends at {end}, the log start offset is {begun.log_start_offset}"
     if "delete" not in config.cleanup_policies:
         return ""

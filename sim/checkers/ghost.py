@@ -119,6 +119,7 @@ class PartitionGhost:
         "epoch",
         "excused",
         "flush_promised",
+        "greatest_start",
         "images",
         "isr",
         "leader",
@@ -143,6 +144,8 @@ class PartitionGhost:
         self.retention_bytes: int | None = None
         # The greatest offset at which a log has begun.
         self.log_start = 0
+        # That, also where a disk has damaged the log that begins there.
+        self.greatest_start = 0
         # Every offset at which a log has begun, but 0.
         self.log_starts: dict[int, None] = {}
         # The greatest offset at which a leader's log has begun. Consumers were sent there.
@@ -470,6 +473,7 @@ class Ghost:
         image = partition.image(sighting.broker)
         image.chain, image.cut_end = Chain(sighting.marks, sighting.start), 0
         image.reached(sighting.removed_end)
+        partition.greatest_start = max(partition.greatest_start, sighting.start)
         if sighting.start > 0 and not image.damage and not image.cache_damage:
             # The last step of the life before may have deleted segments, of which nobody was told.
             self._note_start(partition, sighting.start)
@@ -493,6 +497,7 @@ class Ghost:
     def _note_start(self, partition: PartitionGhost, start: int) -> None:
         """Note an offset at which a log begins."""
         partition.log_start = max(partition.log_start, start)
+        partition.greatest_start = max(partition.greatest_start, start)
         partition.log_starts[start] = None
 
     def _reconsider(self, partition: PartitionGhost) -> None:

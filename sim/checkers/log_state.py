@@ -104,6 +104,18 @@ def written_epoch_findings(held: Sequence[int], written: Sequence[int] | None) -
         yield f"knows no epoch above {latest}; its file has epoch {written[-1]}"
 
 
+def age_findings(first_ms: int, newest_ms: int, most_ms: int) -> Iterator[str]:
+    """Yields that an append has a record too late for its segment: it had to begin a new one (LS4, LS5).
+
+    `first_ms` is the latest time of the set that the segment began with, `most_ms` the age at which it rolls.
+    """
+    if first_ms >= 0 and newest_ms - first_ms > most_ms:
+        yield (
+            f"appends a record {newest_ms - first_ms} ms later than those that its segment begins with; it rolls at "
+            f"{most_ms} ms"
+        )
+
+
 def size_findings(start: int, end: int, segment_bytes: int) -> Iterator[str]:
     """Yields that an append has made its segment larger than `segment.bytes`: it had to begin a new one (LS4).
 

@@ -15,11 +15,11 @@ from sim.checkers.sightings import OffsetLookedUp
 class OffsetAnswersAreTrue(Checker):
     """A broker names places in its log as they are (CON-5, KIP-207).
 
-    The earliest offset is not below the log's start, and the latest offset of the leader is the end of what is
-    committed: not below what another leader has served. A time begins at the first record that is as late, if that is
-    committed. Before it has committed up to the start of its epoch, a leader says neither where its committed part ends
-    nor that no record is as late. The epoch of an offset is that of the record there. Of a partition that may lose
-    committed records only the places in the broker's own log are judged.
+    The earliest offset is where a log begins, not below the start of its own. The latest offset of the leader is the
+    end of what is committed: not below what another leader has served. A time begins at the first record that is as
+    late, if that is committed. Before it has committed up to the start of its epoch, a leader says neither where its
+    committed part ends nor that no record is as late. The epoch of an offset is that of the record there. Of a
+    partition that may lose committed records only the places in the broker's own log are judged.
     """
 
     name = "offset-answers"
@@ -41,6 +41,14 @@ class OffsetAnswersAreTrue(Checker):
         start = partition.image(sighting.broker).log_start
         if sighting.offset < start:
             return f"named {sighting.offset} as its earliest offset; its log begins at {start}"
+        # The answer may come of the step that has deleted what is before it.
+        if sighting.log_start is not None and sighting.offset > max(
+            sighting.log_start, partition.greatest_start
+        ):
+            most = max(sighting.log_start, partition.greatest_start)
+            return (
+                f"named {sighting.offset} as its earliest offset; no log of the partition begins after {most}"
+            )
         return ""
 
     def _wrong_end(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:

@@ -21,7 +21,8 @@ class Created(NamedTuple):
     min_isr: int
     # Whether `flush.messages` is 1.
     flush_promised: bool
-    # What retention must leave: records of the last milliseconds, bytes. -1: no limit; None: a step changes it.
+    # What retention must leave at least: records of the last milliseconds, bytes. -1: all; None: what it finds is not
+    # known, because compaction takes some.
     retention_ms: int | None = None
     retention_bytes: int | None = None
 
@@ -260,6 +261,8 @@ class OffsetLookedUp(NamedTuple):
     found_epoch: int | None = None
     # Whether the leader has committed nothing of its own epoch yet, so that its predecessor may have served more.
     is_behind: bool = False
+    # The start of the broker's log in its memory, which is judged on its own; None if it is not known.
+    log_start: int | None = None
 
 
 class Fetched(NamedTuple):

@@ -15,6 +15,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
         {
             "committed-prefix", "truncation", "log-matching", "leader-completeness", "replicas-agree",
             "in-sync-replicas", "min-in-sync", "high-watermark", "mark-order", "history", "client-history", "excuses",
+            "log-start", "stored-as-sent",
         }
     ),
     # Records acknowledged too early, and what becomes of them.
@@ -42,13 +43,15 @@ FAMILIES: tuple[frozenset[str], ...] = (
             "proposed-joiners", "proposed-leavers", "high-watermark-early", "late-proposals",
         }
     ),
+    # What a compaction takes, and what it leaves.
+    frozenset({"compaction", "compaction-range"}),
     # Something that should have happened by now.
     frozenset(
         {
             "convergence", "canaries", "unanswered-calls", "fail-over", "waits-in-vain", "parked-fetches",
             "orderly-stops", "blind-retries", "call-places", "fetch-waits", "hasty-followers", "hasty-brokers",
-            "idle-clients", "idle-brokers", "fetch-order", "retention-due", "compaction-due",
-            "snapshot-due",
+            "idle-clients", "idle-brokers", "fetch-order", "retention-due", "compaction-due", "snapshot-due",
+            "flush-due",
         }
     ),
 )  # fmt: skip

@@ -10,6 +10,7 @@ from cluster.core.messages import (
     FetchResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ProducePartitionResponse,
     ProduceRequest,
     ProduceResponse,
     TopicPartition,
@@ -17,9 +18,12 @@ from cluster.core.messages import (
 from sim.checkers.base import Jury
 from sim.checkers.chain import marks_of, values_of
 from sim.checkers.sightings import Acknowledged, OffsetLookedUp, Served
+from sim.checkers.stored import NAME as STORED_AS_SENT
+from sim.checkers.stored import crc_of, difference
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.views import Member, ReplicaView, replica_of
 from sim.world.packets import Exchange
+from storage.codec.buffer import Buffer
 
 
 @final
@@ -56,6 +60,7 @@ class AnswerWitness:
                 is_named = self._lives.is_named(name, asked.topic_id)
                 if not is_named or not self._lives.is_present(broker, name):
                     continue
+                self._judge_stored(broker, name, asked.records, answer)
                 durable_on: tuple[int, ...] = ()
                 if acks == -1 and self._jury.ghost.partition(name).flush_promised:
                     durable_on = tuple(
@@ -67,6 +72,23 @@ class AnswerWitness:
                         answer.leader_epoch,
                     )
                 )  # fmt: skip
+
+    def _judge_stored(
+        self, broker: int, partition: str, sent: Buffer, answer: ProducePartitionResponse
+    ) -> None:
+        """Compare what a leader has stored in this epoch with what it was sent; a compacted log may have changed it."""
+        ghost = self._jury.ghost.partition(partition)
+        image = ghost.image(broker)
+        mark = image.chain.at(answer.base_offset)
+        if mark is None or mark.epoch != answer.leader_epoch or mark.crc == crc_of(sent):
+            return
+        if ghost.unjudged or image.damage or image.cache_damage or self._logs.is_compacted(partition):
+            return
+        stored = self._logs.reader(broker, partition).batch_at(answer.base_offset)
+        what = "" if stored is None else difference(sent, stored)
+        if what:
+            where = f"{partition}: broker {broker} at offset {answer.base_offset}"
+            self._jury.report(STORED_AS_SENT, f"{where}: {what}")
 
     def _keeps(self, broker: int, partition: str, offset: int) -> bool:
         """Whether the broker's disk would keep the record through a power loss, or has deleted it for its age.
@@ -114,6 +136,7 @@ class AnswerWitness:
             OffsetLookedUp(
                 broker, name, request.timestamp, body.offset, body.timestamp, committed_before, is_readable,
                 found, request.current_leader_epoch, epoch, found_epoch, _is_behind(replica),
+                log_start,
             )
         )  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import final
 from sim.checkers.chain import Chain, Mark
 from sim.witness.kept_producers import KeptProducers
 from sim.witness.log_reader import LogReader
+from sim.witness.tombstones import Round, Tombstones
 from storage.batch import Record, RecordBatch
 
 
@@ -33,14 +34,9 @@ class CompactedPartition:
         # Those that a log lacked while it led: a consumer may have gone past them there.
         self.removed_by_leaders: set[int] = set()
         self.producers = KeptProducers()
-        # By broker: the times at which the tombstones of its batches may go (CL17).
-        self._horizons: dict[int, dict[Mark, int]] = {}
+        self.tombstones = Tombstones()
         # By broker: the holes that cuts inside a batch have left. Each ends at its cut, where the log goes on (RT9).
         self._gaps: dict[int, list[tuple[int, int]]] = {}
-
-    def forget_horizons(self, broker: int) -> None:
-        """Forget the times at which tombstones may go: a crash may take a compaction back, and a cut the batches."""
-        self._horizons.pop(broker, None)
 
     def forget_gaps(self, broker: int, marks: Sequence[Mark] = ()) -> None:
         """Forget the holes of a broker's log after which none of `marks` begins: the log goes on without them."""
@@ -183,48 +179,54 @@ class CompactedPartition:
         told: Sequence[Chain] = (),
         excused: Collection[Mark] = (),
         *,
-        is_just_compacted: bool = False,
+        ended: Round | None = None,
         since: int = 0,
     ) -> str | None:
         """Returns what is wrong with the broker's log, read to its end, or None; `told` as for `whole`.
 
         The batches in `excused` were committed and may be lost; what is below `since` may be missing. Remembers what
-        compaction has removed from the log. Whether what was removed is replaced by committed records is known only
-        where it `is_just_compacted`: later ones may be lost, as by an unclean election.
+        compaction has removed from the log. `ended` is a round that has just ended, None without one. Only then it is
+        known whether what was removed is replaced by committed records, which may be lost later, as by an unclean
+        election, and whether all was removed that has to go.
         """
         if reader.unsound:
             return reader.unsound
         before = self._before(broker, reader, start, told)
         last_of_key = {record.key: offset for offset, record in before.items()}
-        left: set[int] = set()
-        moved = self._look_at_horizons(broker, reader, told)
+        left: dict[int, bytes | None] = {}
+        moved = self._look_at_horizons(broker, reader, told, ended)
         for place, data in reader.batches():
             unchanged = self._records.get(place.mark)
             if unchanged is not None:
                 # By its checksum it holds what its leader appended.
-                left.update([record.offset for record in unchanged])
+                left.update([(record.offset, record.key) for record in unchanged])
                 continue
             for record in RecordBatch(data, 0, place.size_bytes).records():
                 expected = before.get(record.offset)
                 if expected is None or (record.key, record.value) != (expected.key, expected.value):
                     return f"offset {record.offset} holds {record.value!r}, which was not written there"
-                left.add(record.offset)
+                left[record.offset] = record.key
         removed_before = self._removed.get(broker, frozenset())
         end = reader.places[-1].mark.next_offset if reader.places else start
         # What it had removed behind the last batch that is left is not in `before`.
         last_base_offset = reader.last_base_offset()
         behind = {offset for offset in removed_before if end <= offset < last_base_offset}
         removed = self._removed[broker] = frozenset(before).difference(left) | behind
+        gone: dict[int, Record] = {}
         for offset, record in before.items():
             is_missing = offset not in left and last_of_key[record.key] == offset >= since
             if is_missing and not (
-                self._is_superseded(record.key, end, told)
-                or self._was_superseded(record, excused)
-                or self._may_be_gone(record)
+                self._is_superseded(record.key, end, told) or self._was_superseded(record, excused)
             ):
-                return f"the last value of key {record.key!r}, at offset {offset}, was deleted"
+                if not self._may_be_gone(record):
+                    return f"the last value of key {record.key!r}, at offset {offset}, was deleted"
+                gone[offset] = record
+        if ended is None:
+            return None
+        early = self.tombstones.gone_too_early(gone, ended)
         fresh = {offset: before[offset] for offset in sorted(removed - removed_before)}
-        return moved or self._lost_committed(before, fresh, excused) if is_just_compacted else None
+        lost = self._lost_committed(before, fresh, excused)
+        return moved or early or lost or _superseded_left(left, ended)
 
     def _lost_committed(
         self, before: Mapping[int, Record], fresh: Mapping[int, Record], excused: Collection[Mark]
@@ -254,28 +256,16 @@ class CompactedPartition:
                 )
         return None
 
-    def _look_at_horizons(self, broker: int, reader: LogReader, told: Sequence[Chain]) -> str | None:
-        """Remember when tombstones may go. Returns which of these times is missing, or has changed, or None."""
-        before = self._horizons.get(broker, {})
-        found: dict[Mark, int] = {}
-        missing: str | None = None
-        for place, data in reader.batches():
-            if place.mark.is_dense:
-                continue
-            batch = RecordBatch(data, 0, place.size_bytes)
-            horizon_ms = batch.delete_horizon_ms
-            if horizon_ms is not None:
-                found[self.original(place.mark, told)] = horizon_ms
-            elif any(record.value is None for record in batch.records()):
-                missing = f"compaction set no time at which the tombstones at offset {place.mark.base_offset} may go"
-        self._horizons[broker] = found
-        for mark, horizon_ms in found.items():
-            if before.get(mark, horizon_ms) != horizon_ms:
-                return (
-                    f"the tombstones at offset {mark.base_offset} might go at {before[mark]} ms, and after another "
-                    f"compaction at {horizon_ms} ms"
-                )
-        return missing
+    def _look_at_horizons(
+        self, broker: int, reader: LogReader, told: Sequence[Chain], ended: Round | None
+    ) -> str | None:
+        """Remember when tombstones may go. Returns what is wrong with these times, or None."""
+        again = (
+            (self.original(place.mark, told), RecordBatch(data, 0, place.size_bytes))
+            for place, data in reader.batches()
+            if not place.mark.is_dense
+        )
+        return self.tombstones.look(broker, again, ended)
 
     def _may_be_gone(self, record: Record) -> bool:
         """Whether it is a tombstone whose time may have come (CL16)."""
@@ -303,6 +293,24 @@ class CompactedPartition:
             for mark in excused
             for later in self._records.get(self.original(mark), ())
         )
+
+
+def _superseded_left(left: Mapping[int, bytes | None], ended: Round) -> str | None:
+    """Returns which record that a round has left, each with its key, a later one of its supersedes, or None (CL15).
+
+    `left` is in the order of offsets. Records that a leader's compaction took before are in no offset map.
+    """
+    last_of_key: dict[bytes | None, int] = {}
+    for offset, key in left.items():
+        if offset >= ended.end:
+            break
+        if offset < ended.start:
+            continue
+        if (earlier := last_of_key.get(key)) is not None:
+            superseded = f"key {key!r} at offset {earlier}, which offset {offset} supersedes"
+            return f"compaction up to {ended.end} left {superseded}"
+        last_of_key[key] = offset
+    return None
 
 
 def _offsets_left(reader: LogReader) -> set[int]:

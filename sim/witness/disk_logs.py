@@ -12,6 +12,7 @@ from sim.disk import SimDisk
 from sim.witness.compacted import CompactedPartition
 from sim.witness.log_reader import DiskEye, LogReader
 from sim.witness.producers import HasProducers
+from sim.witness.tombstones import Round
 from sim.witness.topic_lives import TopicLives
 from storage.batch import Record, RecordBatch
 from storage.directory.cleaners import CLEANER_CHECKPOINT
@@ -328,7 +329,7 @@ class DiskLogs:
         of the log, if an empty segment begins after it.
         """
         if compacted := self._compacted.get(partition):
-            compacted.forget_horizons(broker)
+            compacted.tombstones.forget(broker)
         marks = self.whole(broker, partition, found, start)
         removed_end = self.removed_end(broker, partition, marks, start)
         end = min(removed_end, reader.last_base_offset())
@@ -353,14 +354,15 @@ class DiskLogs:
         return [own, *(ghost.images[each].chain for each in sorted(ghost.images) if each != broker)]
 
     def judge_compaction(
-        self, broker: int, partition: str, log: HasProducers | None = None, *, is_just_compacted: bool = False
+        self, broker: int, partition: str, log: HasProducers | None = None, *, ended: Round | None = None
     ) -> None:
-        """Report a violation if compaction dropped something of this replica that must stay; ignores other logs.
+        """Report a violation if compaction dropped something of this replica that must stay, or left what must go;
+        ignores other logs.
 
-        `log` has what the broker holds of producers, if it was just compacted. What is below the start of a leader's
-        log may differ: a cut inside a batch there leaves a hole. Of a disk that lied about a sync or was replaced
-        nothing is reported: it may have lost a compacted segment. The same holds where the partition is judged no
-        further.
+        `log` has what the broker holds of producers, if it was just compacted by a round that has `ended`. What
+        is below the start of a leader's log may differ: a cut inside a batch there leaves a hole. Of a disk that lied
+        about a sync or was replaced nothing is reported: it may have lost a compacted segment. The same holds where the
+        partition is judged no further.
         """
         compacted = self._compacted.get(partition)
         if compacted is None:
@@ -375,7 +377,7 @@ class DiskLogs:
             reader.base_offset(),
             self._told(broker, partition),
             ghost.excused,
-            is_just_compacted=is_just_compacted,
+            ended=ended,
             since=ghost.compared_since(image),
         )
         lost = self._lost_producer(broker, compacted, reader, log)
@@ -400,7 +402,7 @@ class DiskLogs:
         """Note that the broker has cut this log to `to_offset`, of which the ghost does not know yet."""
         if compacted := self._compacted.get(partition):
             compacted.producers.on_cut(broker)
-            compacted.forget_horizons(broker)
+            compacted.tombstones.forget(broker)
             reader = self._new_reader(broker, partition)
             reader.read_all()
             log = self._jury.ghost.partition(partition).image(broker).chain

@@ -382,6 +382,19 @@ class LogReader:
                 path, data = place.path, self._written_bytes(place.path)
             yield place, data[place.position : place.position + place.size_bytes]
 
+    def batch_at(self, base_offset: int) -> bytes | None:
+        """Returns the batch of that base offset among those read so far; None without one, or if its file is gone."""
+        index = self.places.index_of(base_offset, _base_offset_of)
+        place = self.places[index] if index < len(self.places) else None
+        if place is None or place.mark.base_offset != base_offset:
+            return None
+        if self._number_of(place.path) != place.file_number:
+            return None
+        file = self._eye.file_system.open(place.path, OpenMode.READ)
+        data = file.read_at(place.position, place.size_bytes)
+        file.close()
+        return data
+
     def _written_bytes(self, path: str) -> bytes:
         """Returns the bytes of a file up to the last one that was written: more may be set aside."""
         file = self._eye.file_system.open(path, OpenMode.READ)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import final
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, final
 
 from cluster.core.broker.broker import Broker
 from cluster.core.replica.replica import Replica
@@ -12,6 +12,7 @@ from sim.checkers.log_state import (
     NAME,
     Greatest,
     Timed,
+    age_findings,
     cleaned_findings,
     epoch_findings,
     greatest_findings,
@@ -21,9 +22,48 @@ from sim.checkers.log_state import (
 )
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import LogReader
+from sim.witness.places import Place
 from sim.witness.producers import ProducerStates
-from storage.disk.filesystem import join
+from storage.config import LogConfig
+from storage.disk.filesystem import dirname, join
 from storage.producers.snapshot import SNAPSHOT_SUFFIX
+
+
+@final
+class _First(NamedTuple):
+    """What a segment began with: the latest time of it, and the properties of its log at the last append."""
+
+    file_number: int
+    newest_ms: int
+    config: LogConfig
+
+
+@final
+class SegmentAges:
+    """Looks at how much later than the first records of a segment others are appended to it."""
+
+    def __init__(self) -> None:
+        # By broker and path. An append of several sets in one step counts as one, so a segment may look younger.
+        self._firsts: dict[tuple[int, str], _First] = {}
+
+    def on_appended(self, broker: int, added: Sequence[Place], config: LogConfig) -> Iterator[str]:
+        """Yields what is wrong with the batches that a step has added to a segment."""
+        last = added[-1]
+        key, first = (broker, last.path), self._firsts.get((broker, last.path))
+        newest_ms = max([place.newest_ms for place in added])
+        if added[0].position == 0:
+            # Older segments of the log take no appends any more.
+            directory = dirname(last.path)
+            for each in [
+                each for each in self._firsts if each[0] == broker and dirname(each[1]) == directory
+            ]:
+                del self._firsts[each]
+            self._firsts[key] = _First(last.file_number, newest_ms, config)
+        elif first is not None and first.file_number == last.file_number:
+            self._firsts[key] = first._replace(config=config)
+            # Nobody outside knows when in a step the properties have changed.
+            if first.config is config:
+                yield from age_findings(first.newest_ms, newest_ms, config.max_segment_ms)
 
 
 @final
@@ -33,6 +73,7 @@ class OpenLogs:
     def __init__(self, jury: Jury, logs: DiskLogs, *, may_expire: bool) -> None:
         """`may_expire` says whether brokers may forget producers."""
         self._jury, self._logs = jury, logs
+        self.ages = SegmentAges()
         self._producers = ProducerStates(jury, may_expire=may_expire)
         # By broker and partition: what the checkpoint said of a log's start, until its first look after a start.
         self._starts: dict[tuple[int, str], int] = {}

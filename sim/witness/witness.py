@@ -21,8 +21,11 @@ from cluster.core.messages import (
 )
 from sim.checkers.base import Jury
 from sim.checkers.chain import Mark
+from sim.checkers.due_compaction import DueCompaction
 from sim.checkers.fail_over import FailOver
 from sim.checkers.ghost import ASTRAY
+from sim.checkers.log_starts import NAME as LOG_START
+from sim.checkers.log_starts import start_beyond
 from sim.checkers.log_state import NAME as LOG_STATE
 from sim.checkers.log_state import size_findings
 from sim.checkers.sightings import (
@@ -50,13 +53,21 @@ from sim.witness.fetches import FetchWitness
 from sim.witness.flushes import FlushWitness
 from sim.witness.log_reader import DAMAGE, LogReader
 from sim.witness.open_logs import OpenLogs
+from sim.witness.tombstones import Round
 from sim.witness.views import Member, has_appends, has_replicas, replica_of
 from sim.world.packets import Exchange
 
 Values = dict[str, int | str]
+# Returns the least value of a property, given its name and the least so far.
+LeastKept = Callable[[str, int], int]
+RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
 ACKS_ALL = -1
 # The observations after which what a replica remembers of epochs and producers is looked at.
 _ROLES_AND_CUTS = frozenset({"replica.became_leader", "replica.became_follower", "replica.truncated"})
+
+
+def _as_before(_: str, known: int) -> int:
+    return known
 
 
 @final
@@ -74,9 +85,12 @@ class Witness:
         self._created: dict[str, Created] = {}
         # The node that began to lead last, and its epoch, by partition.
         self._leaders: dict[str, tuple[Member, int]] = {}
+        # The partitions whose log begins in memory, at the end of a step, where none was seen to begin so far.
+        self._raised: dict[str, None] = {}
         self.lives = logs.lives
         self._fetches = FetchWitness(jury, self.lives, self._names)
         self.flushes = FlushWitness(jury, logs, self._names)
+        self.rounds = DueCompaction(jury)
         self.controller = ControllerLog(
             jury, controller_disk, directory, self._names, self._on_topic, fail_over
         )
@@ -101,10 +115,11 @@ class Witness:
         is_compacted: bool = False,
         keeps_tombstones: bool = True,
         is_preallocated: bool = False,
+        deletes_old: bool = True,
         retention_ms: int | None = None,
         retention_bytes: int | None = None,
     ) -> None:
-        """Watch a partition that the scenario creates."""
+        """Watch a partition that the scenario creates; `deletes_old` says whether its cleanup policy has `delete`."""
         name = str(topic_partition)
         assert name not in self._names, name
         self._names[name] = topic_partition
@@ -112,6 +127,9 @@ class Witness:
             self._logs.expect_preallocation(name)
         if is_compacted:
             self._logs.expect_compaction(name, keeps_tombstones=keeps_tombstones)
+        if not deletes_old:
+            retention_ms = retention_bytes = -1
+        elif is_compacted:
             # Which records a deleted segment still had is not known: compaction may have taken the newest ones.
             retention_ms = retention_bytes = None
         self._created[name] = Created(name, min_isr, flush_promised, retention_ms, retention_bytes)
@@ -124,17 +142,23 @@ class Witness:
         min_isr: int,
         moves_tombstones: bool,
         preallocates: bool = False,
-        moves_retention: bool = True,
+        least_kept: LeastKept = _as_before,
     ) -> None:
         """Judge a partition by the least that its topic promises before or after a change, or after each change.
 
         Nobody outside knows when which broker has learned of it. `min_isr` are the least that have to be in sync then.
+        `least_kept` returns the least that retention leaves, of a property and of what that was so far.
         """
         name = str(topic_partition)
         known = self._created[name]
         self._created[name] = known._replace(min_isr=min(known.min_isr, min_isr))
-        if moves_retention:
-            self._created[name] = self._created[name]._replace(retention_ms=None, retention_bytes=None)
+        ms, size = known.retention_ms, known.retention_bytes
+        # Without `delete` in the cleanup policy there is no limit, whatever they say.
+        if ms is not None and size is not None and not self._logs.is_compacted(name):
+            least = least_kept(RETENTION_MS, ms), least_kept(RETENTION_BYTES, size)
+            self._created[name] = self._created[name]._replace(
+                retention_ms=least[0], retention_bytes=least[1]
+            )
         self.jury.see(self._created[name])
         if moves_tombstones:
             self._logs.expect_moved_tombstones(name)
@@ -168,6 +192,8 @@ class Witness:
                 offline[str(dict(observe.fields)["directory"])] = None
             elif observe.kind == "replica.offline":
                 self._fail_over.on_offline(node.node_id, str(dict(observe.fields)["topic_partition"]))
+        if self._raised:
+            self._look_at_starts(node)
         for partition in looked_at:
             self._look_at_epochs(node, partition)
             self._look_at_log(node, partition)
@@ -258,9 +284,12 @@ class Witness:
             return
         self._open_logs.on_appended(node.node_id, partition, replica, first_offset)
         last = reader.places[-1]
-        start = min([place.position for place in reader.places[-count:] if place.path == last.path])
-        segment_bytes = replica.log.local.config.segment_bytes
-        for what in size_findings(start, last.position + last.size_bytes, segment_bytes):
+        added = [place for place in reader.places[-count:] if place.path == last.path]
+        start = min([place.position for place in added])
+        config = replica.log.local.config
+        findings = [*size_findings(start, last.position + last.size_bytes, config.segment_bytes)]
+        findings += self._open_logs.ages.on_appended(node.node_id, added, config)
+        for what in findings:
             self.jury.report(LOG_STATE, f"{partition}: broker {node.node_id} {what}")
 
     def _on_high_watermark(self, node: Member, partition: str, values: Values) -> None:
@@ -268,10 +297,23 @@ class Witness:
         replica = replica_of(node.core, self._names[partition])
         log_start_offset = replica.log.log_start_offset if replica is not None else 0
         high_watermark = int(values["high_watermark"])
+        if log_start_offset > self.jury.ghost.partition(partition).greatest_start:
+            self._raised[partition] = None
         self.jury.see(HighWatermark(broker, partition, epoch, high_watermark, is_leader, log_start_offset))
         # A follower takes no appends, and those from before were looked at when its role began.
         if is_leader:
             self._look_at_appends(node, partition)
+
+    def _look_at_starts(self, node: Member) -> None:
+        """Judge the starts of logs that were raised, after all observations of the step: a deletion may be the last."""
+        raised, self._raised = self._raised, {}
+        for partition in raised:
+            replica = replica_of(node.core, self._names[partition])
+            if replica is not None:
+                ghost = self.jury.ghost.partition(partition)
+                what = start_beyond(ghost, node.node_id, replica.log.log_start_offset)
+                if what:
+                    self.jury.report(LOG_START, f"{partition}: {what}")
 
     def _look_at_isr(self, node: Member, partition: str, epoch: int) -> None:
         """Show whom the leader of `epoch` waits for, unless its role has ended in the same step."""
@@ -352,7 +394,10 @@ class Witness:
         core, topic_partition = node.core, self._names[partition]
         replica = core.replicas().get(topic_partition) if isinstance(core, Broker) else None
         log = None if replica is None else replica.log
-        self._logs.judge_compaction(node.node_id, partition, log, is_just_compacted=True)
+        began_ms = None if log is None else self.rounds.began_ms(node.node_id, log)
+        start = self.jury.ghost.partition(partition).greatest_start
+        ended = Round(int(values["end_offset"]), began_ms, node.clock.now_ms(), start)
+        self._logs.judge_compaction(node.node_id, partition, log, ended=ended)
 
     def _on_segments_deleted(self, node: Member, partition: str, values: Values) -> None:
         reader, now_ms = self._logs.reader(node.node_id, partition), node.clock.now_ms()

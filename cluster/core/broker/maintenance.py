@@ -43,8 +43,8 @@ _OF_ABORTS = frozenset({errno.EBADF, errno.ENOENT})
 class _Round:
     """The round of compaction that is running."""
 
-    def __init__(self, log: PartitionLog, compaction: Compaction) -> None:
-        self.log, self.compaction = log, compaction
+    def __init__(self, log: PartitionLog, compaction: Compaction, began_ms: int) -> None:
+        self.log, self.compaction, self.began_ms = log, compaction, began_ms
         self.pieces: Iterator[Work] = iter(compaction)
         self.key: Key = key_of(log)
         self.bytes_before = log.local.segments.size_bytes
@@ -101,6 +101,11 @@ class LogMaintenance:
             interval_ms=config.producer_id_expiration_check_interval_ms,
             room=config.steps.producers,
         )
+
+    @property
+    def round_under_way(self) -> tuple[PartitionLog, int] | None:
+        """The log on which a round of compaction works now, and when the round began; None if there is none."""
+        return None if self._round is None else (self._round.log, self._round.began_ms)
 
     def cleaner_of(self, log: PartitionLog) -> CleanerManager:
         """Returns the cleaner of the log's directory. Raises KeyError if the directory is offline."""
@@ -206,14 +211,14 @@ class LogMaintenance:
             # The replica's directory failed earlier in this step.
             return 0
         assert self._context.replicas.get(replica.topic_partition) is replica, replica.name
-        before = log.log_start_offset
+        before, segments_before = log.log_start_offset, len(log.local.segments)
         try:
             count = log.retention.delete_old(now_ms, at_most=at_most)
         except OutOfHandles as error:
-            # The log could not roll, or nothing was deleted; the next pass tries it again.
+            # Some may be deleted, or the log could not roll; the next pass tries it again.
             logger.warning("old segments left: log=%s reason=%s", log.directory, error)
             self._context.touch(replica.topic_partition)
-            return 0
+            count = max(segments_before - len(log.local.segments), 0)
         except StorageError as error:
             self._logs.on_disk_failed(log, error)
             return 0
@@ -319,7 +324,7 @@ class LogMaintenance:
             else:
                 self._take_offline(found.log, error)
             return False
-        self._round = _Round(found.log, compaction)
+        self._round = _Round(found.log, compaction, now_ms)
         self._go_on(now_ms)
         return True
 

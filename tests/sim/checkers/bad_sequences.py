@@ -162,6 +162,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
         "offset-answers",
         [*QUIET, OffsetLookedUp(1, P, -1, 6)],
     ),
+    "rt1 an earliest offset at which no log of the partition has begun": (
+        "offset-answers",
+        [*QUIET, OffsetLookedUp(1, P, -2, 3, log_start=0)],
+    ),
     "kip207 a leader that has committed nothing of its epoch knows of no record that is as late": (
         "offset-answers",
         [*QUIET, OffsetLookedUp(1, P, 7, -1, is_behind=True)],
@@ -482,6 +486,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "a recovery that cuts sound batches": (
         "recovery",
         [*QUIET, Died(1, P, False, marks(0, 5)), Loaded(1, P, marks(0, 4), "")],
+    ),
+    "rt4 a segment of a log that is only compacted is deleted": (
+        "retention",
+        [Created(P, 2, False, -1, -1), *QUIET[1:], LogStarted(1, P, 3, (DeletedSegment(3, 10**9, 0),))],
     ),
     "retention that deletes uncommitted records": (
         "retention",

@@ -9,6 +9,7 @@ from sim.checkers.sightings import (
     BecameFollower,
     BecameLeader,
     Created,
+    DeletedSegment,
     Described,
     Died,
     DivergenceJudged,
@@ -22,6 +23,7 @@ from sim.checkers.sightings import (
     Loaded,
     LogStarted,
     MarksKept,
+    OffsetLookedUp,
     OutOfRange,
     PartitionState,
     Recorded,
@@ -170,6 +172,12 @@ GOOD: dict[str, list[Sighting]] = {
         HighWatermark(3, P, 1, 7, True),
     ],
     "quiet": QUIET,
+    "an earliest offset that the step has moved which answered, or of a log that began there": [
+        *QUIET,
+        OffsetLookedUp(1, P, -2, 3, log_start=3),
+        LogStarted(2, P, 4, (DeletedSegment(4, 99, 0),)),
+        OffsetLookedUp(1, P, -2, 4, log_start=3),
+    ],
     "a follower with other records below the start of its leader's log": [
         *QUIET,
         led(1, 5),

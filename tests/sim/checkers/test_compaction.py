@@ -20,6 +20,7 @@ from sim.scenario.loading import parse_scenario
 from sim.witness.compacted import CompactedPartition
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import DiskEye, LogReader
+from sim.witness.tombstones import Round
 from storage.batch import Record, RecordBatch, build_batch
 from storage.cleaner.offset_map import OffsetMap
 from storage.cleaner.plan import CleanerConfig
@@ -103,15 +104,26 @@ def test_a_committed_value_is_replaced_by_a_committed_one() -> None:
     found = []
     for committed in (1, 2, 3):
         replica = Replica(batch((0, "a", "1"), last_offset=1), *APPENDED[1:], committed=committed)
-        found.append(replica.partition.judge(1, replica.reader, 0, own, is_just_compacted=True))
-        assert replica.partition.judge(1, replica.reader, 0, own, is_just_compacted=True) is None
+        found.append(replica.partition.judge(1, replica.reader, 0, own, ended=Round(2)))
+        assert replica.partition.judge(1, replica.reader, 0, own, ended=Round(2)) is None
     what = "the last committed value of key b'b', at offset 1, was deleted; the committed log ends at"
     assert found == [f"{what} 2", f"{what} 3", None]
     # The later value was committed too, and lost in an unclean election of which this broker has not heard.
     replica = Replica(APPENDED[1], APPENDED[2], committed=2)
     lost = marks_of(APPENDED[2])
     own = [Chain(replica.marks())]
-    assert replica.partition.judge(1, replica.reader, 0, own, lost, is_just_compacted=True) is None
+    assert replica.partition.judge(1, replica.reader, 0, own, lost, ended=Round(2)) is None
+
+
+def test_cl15_what_a_later_record_supersedes_goes_with_the_round_that_has_read_both() -> None:
+    replica = Replica(*APPENDED)
+    assert replica.partition.judge(1, replica.reader, 0, ended=Round(2)) is None
+    what = replica.partition.judge(1, replica.reader, 0, ended=Round(3))
+    assert what == "compaction up to 3 left key b'a' at offset 0, which offset 2 supersedes"
+    # What is below a log start waits for its deletion.
+    assert replica.partition.judge(1, replica.reader, 0, ended=Round(3, start=1)) is None
+    replica = Replica(APPENDED[1], APPENDED[2])
+    assert replica.partition.judge(1, replica.reader, 0, ended=Round(5)) is None
 
 
 def test_a_follower_that_is_behind_may_lack_what_its_leader_has_superseded() -> None:

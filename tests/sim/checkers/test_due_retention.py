@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 import pytest
 
-from cluster.core.broker.maintenance import RETENTION_TIMER
-from cluster.core.effects import SetTimer
+from cluster.core.broker.maintenance import CLEANER_TIMER, RETENTION_TIMER
+from cluster.core.effects import Effect, Observe, RunJob, SetTimer
 from cluster.core.events import TimerFired
 from cluster.core.messages import ProducePartition, ProduceRequest, TopicPartition
 from cluster.core.metadata.records import PartitionRecord, TopicConfigRecord, TopicRecord
@@ -16,7 +16,9 @@ from sim.checkers.base import Jury
 from sim.checkers.due_retention import DueRetention
 from sim.checkers.ghost import Ghost
 from storage.batch import Record, build_batch
+from storage.directory.cleaners import key_of
 from storage.log.retention import Retention
+from storage.segment import LogSegment
 from tests.cluster.broker.setup import BrokerSetup
 
 T0 = TopicPartition("t", 0)
@@ -215,3 +217,53 @@ def test_rt2_a_long_pass_over_a_log_that_commits_less_in_its_midst_asks_for_no_m
     marks.update_high_watermark(4)
     assert not a_pass.step(1_000, deletes=False)
     assert a_pass.step(1_000, deletes=False)
+
+
+def test_rt8_all_segments_are_deleted_where_all_are_too_old() -> None:
+    """The log rolls before its active segment goes."""
+    setup = leading(retention_ms="1000")
+    log = setup.broker.replicas()[T0].log
+    assert not found(setup, 1_001)
+    assert log.log_start_offset == log.log_end_offset == 4
+    setup = leading(retention_ms="1000")
+    keep_active = Retention.deletable
+
+    def deletable(self: Retention, *arguments: object) -> list[LogSegment]:
+        return [each for each in keep_active(self, *arguments) if each.base_offset < 3]  # type: ignore[arg-type]
+
+    with patch.object(Retention, "deletable", deletable):
+        (what,) = found(setup, 1_001)
+    assert what.endswith("its last record is 1001 ms old, retention.ms is 1000")
+
+
+def found_by_cleaner(setup: BrokerSetup, effects: list[Effect]) -> list[str]:
+    """Returns what is wrong with a step of the cleaner's timer that has these effects."""
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    timer = (TimerFired(key=CLEANER_TIMER),)
+    DueRetention(jury).on_step(LIFE, setup.broker, setup.now_ms, timer, effects)
+    return [each.what for each in jury.violations]
+
+
+def test_cl6_a_compacted_log_is_shortened_by_the_cleaner() -> None:
+    setup = leading(retention_ms="1000", cleanup_policy="compact,delete", min_cleanable_dirty_ratio="1")
+    setup.now_ms += 1_001
+    (what,) = found_by_cleaner(setup, [])
+    assert what.endswith("its last record is 1001 ms old, retention.ms is 1000")
+    # A round of compaction comes first, and a step that has no more room goes on at the next timer.
+    assert not found_by_cleaner(setup, [RunJob(job=1, kind="compact", work=lambda: None)])
+    many = setup.broker.config.steps.segments
+    told = Observe(kind="log.segments_deleted", fields=(("segments", many),), metadata_offset=0)
+    assert not found_by_cleaner(setup, [told])
+    assert not found_by_cleaner(setup, list(setup.fire(CLEANER_TIMER, 0)))
+
+
+def test_rt4_a_log_that_is_only_compacted_keeps_its_segments() -> None:
+    assert not found_by_cleaner(leading(retention_bytes="0", cleanup_policy="compact"), [])
+
+
+def test_cl6_a_log_that_cannot_be_cleaned_is_left_alone() -> None:
+    setup = leading(retention_bytes="0", cleanup_policy="compact,delete")
+    log = setup.broker.replicas()[T0].log
+    assert found_by_cleaner(setup, [])
+    setup.broker.maintenance.cleaner_of(log).mark_uncleanable(key_of(log), OSError("rot"))
+    assert not found_by_cleaner(setup, [])

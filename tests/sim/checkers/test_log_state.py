@@ -9,9 +9,11 @@ import pytest
 from cluster.core.broker.broker import Broker
 from cluster.core.replica.replica import Replica
 from sim.bugs import Replacement, replaced
+from sim.checkers.chain import Mark
 from sim.checkers.log_state import (
     Greatest,
     Timed,
+    age_findings,
     cleaned_findings,
     epoch_findings,
     greatest_findings,
@@ -22,6 +24,9 @@ from sim.checkers.log_state import (
 )
 from sim.run import Run, run_scenario
 from sim.scenario.loading import parse_scenario
+from sim.witness.open_logs import SegmentAges
+from sim.witness.places import Place
+from storage.config import LogConfig
 from storage.index.time_index import TimestampOffset
 from storage.segment import LogSegment
 
@@ -122,6 +127,36 @@ def test_ep6_a_cut_takes_epochs_from_the_file_too() -> None:
 def test_ls4_only_an_empty_segment_takes_more_than_its_topic_allows() -> None:
     assert not list(size_findings(0, 5_000, 1_000)) and not list(size_findings(600, 1_000, 1_000))
     assert list(size_findings(600, 1_001, 1_000))
+
+
+def test_ls5_a_record_that_is_too_late_for_its_segment_begins_a_new_one() -> None:
+    assert not list(age_findings(1_000, 1_500, 500)) and not list(age_findings(-1, 9_000, 500))
+    assert list(age_findings(1_000, 1_501, 500)) == [
+        "appends a record 501 ms later than those that its segment begins with; it rolls at 500 ms"
+    ]
+
+
+def test_ls5_the_age_of_a_segment_counts_from_the_set_that_it_begins_with() -> None:
+    config = LogConfig(segment_ms=500)
+
+    def added(position: int, newest_ms: int, number: int = 7, path: str = "d/t-0/0.log") -> list[Place]:
+        return [Place(Mark(0, 1, 0, 0, 1), path, number, position, 70, newest_ms)]
+
+    ages = SegmentAges()
+    # Of a segment of which nobody saw the beginning nothing is known.
+    assert not list(ages.on_appended(1, added(70, 9_000), config))
+    assert not list(ages.on_appended(1, added(0, 1_000), config))
+    assert not list(ages.on_appended(1, added(70, 1_500), config))
+    assert list(ages.on_appended(1, added(140, 1_501), config))
+    # Another broker, another file of the name, and properties that have just changed.
+    assert not list(ages.on_appended(2, added(140, 1_501), config))
+    assert not list(ages.on_appended(1, added(140, 1_501, number=8), config))
+    changed = LogConfig(segment_ms=500)
+    assert not list(ages.on_appended(1, added(140, 1_501), changed))
+    assert list(ages.on_appended(1, added(140, 1_501), changed))
+    # The next segment begins again.
+    assert not list(ages.on_appended(1, added(0, 1_501, path="d/t-0/9.log"), changed))
+    assert not list(ages.on_appended(1, added(210, 1_501), changed))
 
 
 BATCHED = """\

@@ -10,7 +10,8 @@ import pytest
 from sim.bugs.planting import Replacement, replaced
 from sim.checkers.base import Jury, Violation
 from sim.checkers.chain import Chain, Mark
-from sim.checkers.ghost import Ghost
+from sim.checkers.ghost import Ghost, PartitionGhost
+from sim.checkers.log_starts import start_beyond
 from sim.checkers.registry import all_checkers
 from sim.checkers.sightings import (
     Appended,
@@ -216,3 +217,52 @@ def test_a_disk_that_has_lied_may_make_a_segment_look_older(monkeypatch: pytest.
     with replaced(Replacement(target="storage.log.retention:Retention._delete_expired", make=_too_early)):
         found = {violation.checker for violation in run().violations}
     assert "retention" not in found
+
+
+def _beyond_the_next_segment(original: Callable[..., Any]) -> Callable[..., Any]:
+    def maybe_increment(marks: Any, offset: int) -> Any:
+        return original(marks, min(offset + 5, marks.high_watermark))
+
+    return maybe_increment
+
+
+def test_rt1_a_log_that_begins_in_memory_where_no_segment_does_is_noticed() -> None:
+    target = "storage.log.marks:Marks.maybe_increment_log_start_offset"
+    with replaced(Replacement(target=target, make=_beyond_the_next_segment)):
+        result = run_scenario(parse_scenario(SCENARIO), 1, stops_early=True)
+    violation = result.violations[0]
+    assert violation.checker == "log-start", violation
+    assert "begins at" in violation.what and "no log of the partition has begun after" in violation.what
+
+
+def test_rt1_where_a_disk_has_damaged_a_log_no_start_is_judged() -> None:
+    partition = PartitionGhost("t-0")
+    assert start_beyond(partition, 1, 5)
+    partition.greatest_start = 5
+    assert not start_beyond(partition, 1, 5) and start_beyond(partition, 1, 6)
+    partition.image(2).damage = "rot"
+    assert not start_beyond(partition, 1, 6)
+
+
+ALTERED = """\
+scenario: altered-retention
+warm_up: 500ms
+duration: 4s
+cluster: {brokers: 1, settings: {log.retention.check.interval.ms: 200, log.initial.task.delay.ms: 100}}
+topics:
+  t: {replicas: 1, config: {segment.bytes: 2000, retention.ms: 3600000, file.delete.delay.ms: 0}}
+producers:
+  - {topic: t, rate: 50/s, size: 200 B}
+steps:
+  - {at: 1s, alter_topic: t, config: {retention.ms: 900}}
+  - {at: 2s, alter_topic: t, config: {retention.ms: ''}}
+"""
+
+
+def test_rt5_what_a_topic_keeps_is_the_least_of_all_that_its_steps_say() -> None:
+    result = run_scenario(parse_scenario(ALTERED), 1)
+    assert result.verdict is Verdict.HELD, result.violations
+    assert any("old segments are deleted" in line for line in result.story)
+    with replaced(Replacement(target="storage.log.retention:Retention._delete_expired", make=_too_early)):
+        result = run_scenario(parse_scenario(ALTERED), 1, stops_early=True)
+    assert "retention.ms is 900" in result.violations[0].what
