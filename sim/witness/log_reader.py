@@ -22,7 +22,7 @@ _LOG_OVERHEAD = 12
 NO_LAST = 1 << 63
 # More than any segment has.
 _ALL = 1 << 31
-_LOG, _SWAP, _CLEANED = ".log", ".swap", ".cleaned"
+_LOG, _SWAP, _CLEANED, _DELETED = ".log", ".swap", ".cleaned", ".deleted"
 # Names of no directory.
 _UNKNOWN: tuple[object, int] = (None, -1)
 # A multiple of the size of an entry.
@@ -243,6 +243,23 @@ class LogReader:
             found.append((ends[path], newest[path], left_bytes))
             left_bytes += sizes[path]
         return tuple(reversed(found))
+
+    def oldest_batches(self) -> Iterator[bytes]:
+        """Yields the batches of the segments that were deleted since the last `refresh`, and of the one after them.
+
+        The files of deleted segments stay for a while, and nothing is known of those that are gone.
+        """
+        base_offset, path, data = self.base_offset(), "", b""
+        for place in self.places:
+            first = _base_of(place.path)
+            if first > base_offset:
+                return
+            if place.path != path:
+                path = place.path
+                name = path + _DELETED if first < base_offset else path
+                data = self._written_bytes(name) if self._number_of(name) == place.file_number else b""
+            if data:
+                yield data[place.position : place.position + place.size_bytes]
 
     def _size_of(self, path: str) -> int:
         """Returns the bytes of a segment, without those of its room that nothing was written to."""

@@ -28,6 +28,8 @@ from sim.checkers.log_starts import NAME as LOG_START
 from sim.checkers.log_starts import start_beyond
 from sim.checkers.log_state import NAME as LOG_STATE
 from sim.checkers.log_state import size_findings
+from sim.checkers.producer_sequences import NAME as PRODUCER_SEQUENCES
+from sim.checkers.producer_sequences import sequence_findings
 from sim.checkers.sightings import (
     Appended,
     BecameFollower,
@@ -56,6 +58,7 @@ from sim.witness.open_logs import OpenLogs
 from sim.witness.tombstones import Round
 from sim.witness.views import Member, has_appends, has_replicas, replica_of
 from sim.world.packets import Exchange
+from storage.batch import RecordBatch
 
 Values = dict[str, int | str]
 # Returns the least value of a property, given its name and the least so far.
@@ -408,8 +411,20 @@ class Witness:
         # A disk that has lied may have lost the time index of a segment, by which retention takes its age.
         if self._logs.disk(node.node_id).has_deceived:
             deleted = []
+        # While this start does not excuse yet that a producer was forgotten.
+        self._judge_deleted(node.node_id, partition, reader)
         self.jury.see(LogStarted(node.node_id, partition, reader.base_offset(), tuple(deleted)))
         reader.refresh()
+
+    def _judge_deleted(self, broker: int, partition: str, reader: LogReader) -> None:
+        """Judge the sequences in what a leader has deleted, of which nothing is left at the end."""
+        ghost = self.jury.ghost.partition(partition)
+        image = ghost.image(broker)
+        if ghost.unjudged or not image.leads or image.damage or self._logs.is_compacted(partition):
+            return
+        batches = (RecordBatch(data, 0, len(data)) for data in reader.oldest_batches())
+        for what in sequence_findings(partition, batches, ghost.may_forget):
+            self.jury.report(PRODUCER_SEQUENCES, what)
 
     def on_unwound(self, broker: int, core: Broker) -> None:
         """Receives a broker that has died within a step: it may have moved the start of a log and told nobody."""

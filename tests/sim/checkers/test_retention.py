@@ -266,3 +266,29 @@ def test_rt5_what_a_topic_keeps_is_the_least_of_all_that_its_steps_say() -> None
     with replaced(Replacement(target="storage.log.retention:Retention._delete_expired", make=_too_early)):
         result = run_scenario(parse_scenario(ALTERED), 1, stops_early=True)
     assert "retention.ms is 900" in result.violations[0].what
+
+
+# What is sent twice is deleted before the end.
+TWICE = """\
+scenario: twice-and-deleted
+warm_up: 500ms
+duration: 4s
+cluster: {brokers: 2, settings: {log.retention.check.interval.ms: 200, log.initial.task.delay.ms: 100}}
+network: {transport: datagram, duplicates: 20%}
+topics:
+  t: {replicas: 2, config: {segment.bytes: 4000, retention.ms: 600}}
+producers:
+  - {topic: t, rate: 30/s, records: 60, size: 100 B}
+"""
+
+
+def test_g2_what_a_leader_has_deleted_was_there_once() -> None:
+    assert not run_scenario(parse_scenario(TWICE), 1).violations
+    knows_none = Replacement(
+        target="storage.producers.state:ProducerStateManager.find_duplicate", make=lambda _: lambda *_: None
+    )
+    takes_all = Replacement(target="storage.producers.entry:is_in_sequence", make=lambda _: lambda *_: True)
+    with replaced(knows_none), replaced(takes_all):
+        result = run_scenario(parse_scenario(TWICE), 1, stops_early=True)
+    assert result.violations[0].checker == "producer-sequences"
+    assert result.violations[0].at_us < 4_000_000
