@@ -51,6 +51,8 @@ class LeaderState(NamedTuple):
     # The joiners that are not active by the metadata at the end of the step.
     inactive_joiners: frozenset[int] = frozenset()
     is_compacted: bool = False
+    # Whether a proposal is on its way to the controller, also one that has its outcome already.
+    has_proposed: bool = False
 
 
 class CountedFetch(NamedTuple):
@@ -194,7 +196,7 @@ class FollowerProgress:
     proposal names each follower in the life whose fetch has counted last, whatever the metadata says of it since, and
     is made again with the same lives (ISR-4, KIP-903). Who joins has reached the start of the leader epoch and the high
     watermark (ISR-3, KAFKA-7128), and is active (KIP-841). Who leaves has not been caught up for longer than the lag
-    time, and is not at the log end (ISR-2).
+    time, and is not at the log end (ISR-2). Who may join is proposed as it fetches, if nothing else is on its way.
     """
 
     name = "follower-progress"
@@ -205,6 +207,7 @@ class FollowerProgress:
     lives_name = "proposed-lives"
     joiners_name = "proposed-joiners"
     leavers_name = "proposed-leavers"
+    late_name = "late-joiners"
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
@@ -245,6 +248,8 @@ class FollowerProgress:
             self._judge_early(key, account, state, step)
         self._judge_joiners(key, account.state, state, step)
         self._judge_leavers(key, account.state, state, step)
+        if step.fetches and not (step.is_long or state.has_proposed or account.state.has_proposed):
+            self._judge_left_out(key, state, step.fetches[-1])
         if may_rise or step.has_appended:
             is_known = not (step.is_long and state.is_flush_promised)
             own_end = state.own_end_offset if is_known else account.state.own_end_offset
@@ -430,6 +435,17 @@ class FollowerProgress:
                     f"{state.log_end_offset} and was caught up {lag_ms} ms ago; it may lag {state.lag_time_max_ms} ms"
                 )
                 self._report(self.leavers_name, key, state, what)
+
+    def _judge_left_out(self, key: tuple[int, int, str], state: LeaderState, fetch: CountedFetch) -> None:
+        """Judges a step of one fetch after which nobody is proposed: its follower may not join, or is a member (ISR-3).
+
+        The high watermark has risen after that was decided, if at all.
+        """
+        due = max(state.epoch_start_offset, state.high_watermark)
+        may_join = state.active.get(fetch.broker) == fetch.broker_epoch and fetch.fetch_offset >= due
+        if may_join and state.epoch_start_offset >= 0 and not (state.joiners or state.leavers):
+            what = f"does not propose that broker {fetch.broker} joins, which has fetched up to {fetch.fetch_offset}"
+            self._report(self.late_name, key, state, f"{what} and had to reach {due}")
 
     def _report(self, name: str, key: tuple[int, int, str], state: LeaderState, what: str) -> None:
         self._jury.report(name, f"{key[2]}: leader {key[0]} of epoch {state.leader_epoch} {what}")

@@ -40,7 +40,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
         {
             "elections", "isr-members", "partition-changes", "refused-members", "one-leader", "roles", "epochs-rise",
             "fencing", "one-proposal", "proposal-outcomes", "follower-progress", "high-watermark-due", "proposed-lives",
-            "proposed-joiners", "proposed-leavers", "high-watermark-early", "late-proposals",
+            "proposed-joiners", "late-joiners", "proposed-leavers", "high-watermark-early", "late-proposals",
         }
     ),
     # What a compaction takes, and what it leaves.

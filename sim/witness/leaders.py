@@ -291,6 +291,7 @@ def _state(replica: Replica, leader: Leader, image: MetadataImage) -> LeaderStat
         _epoch_start(replica),
         frozenset([number for number in joiners if not image.is_active(number)]) if joiners else _NOBODY,
         log.config.is_compacted,
+        leader.proposal_call is not None,
     )
 
 

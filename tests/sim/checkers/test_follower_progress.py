@@ -67,6 +67,13 @@ def joins_at(end: int, epoch_start: int) -> Story:
     return [BEGUN, BOTH_FETCHED, (outside, StepSeen(20)), (joining, StepSeen(30, [CountedFetch(3, end, 7)]))]
 
 
+def stays_out_at(end: int, epoch_start: int = 4, *, before: bool = False, **after: object) -> Story:
+    """Return that story, but nobody is proposed as broker 3 fetches; `before` says whether a proposal is on its way."""
+    *begin, (outside, seen), (joining, step) = joins_at(end, epoch_start)
+    left_out = joining._replace(joiners=NOBODY)._replace(**after)  # type: ignore[arg-type]
+    return [*begin, (outside._replace(has_proposed=before), seen), (left_out, step)]
+
+
 PROPOSED = BOTH_AT_4._replace(leavers=frozenset([3]))
 # The log is longer, and 3 asks to join.
 JOINING = without_3(LEFT)._replace(joiners=frozenset([3]))
@@ -207,6 +214,12 @@ PASSES: dict[str, Story] = {
     ],
     "who joins has reached the start of the leader epoch": joins_at(6, epoch_start=6),
     "or as much as its leader has committed, where its log names no start": joins_at(4, epoch_start=-1),
+    "who has not reached the high watermark is not proposed": stays_out_at(3),
+    "nor who has not reached the start of the leader epoch": stays_out_at(5, 6),
+    "nor who is not active in the life that fetches": stays_out_at(5, active={3: 8}),
+    "nor while another is": stays_out_at(5, leavers=frozenset([2])),
+    "nor while a proposal is on its way that has its outcome": stays_out_at(5, has_proposed=True),
+    "nor as its answer comes in the same step": stays_out_at(5, before=True),
     "who is not in sync fetches in a new life, before an append of the same step or after it": [
         BEGUN, BOTH_FETCHED, (PROPOSED, StepSeen(15)), (without_3(AT_4), StepSeen(20)),
         (LONGER._replace(followers={2: Progress(6, 25, 7), 3: AT_4}), StepSeen(25, [CountedFetch(2, 6, 7)])),
@@ -296,6 +309,7 @@ FAILS: dict[str, tuple[str, Story]] = {
         ]],
     ),
     "isr3 who joins has not reached the high watermark": ("proposed-joiners", joins_at(3, epoch_start=0)),
+    "isr3 who may join is not proposed as it fetches": ("late-joiners", stays_out_at(4)),
     "a leader epoch begins with what was known before": (
         "follower-progress",
         [BEGUN, BOTH_FETCHED, (BOTH_AT_4._replace(leader_epoch=4), StepSeen(30, is_new=True))],
