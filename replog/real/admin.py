@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
@@ -13,7 +14,7 @@ from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import CreateTopicRequest, DeleteTopicRequest, TopicPartition
 from cluster.local.layout import HOST
 from cluster.shell.clients import AsyncAdmin
-from sim.hosts.clients import TopicRequest
+from sim.hosts.clients import ASKED, TopicRequest
 
 RETRY_S = 0.2
 CONFIG = AdminConfig(request_timeout_ms=2_000, default_api_timeout_ms=4_000)
@@ -38,6 +39,9 @@ class RunAdmin:
         self._admin = AsyncAdmin(",".join(f"{HOST}:{port}" for port in ports), CONFIG)
         self._requests: asyncio.Queue[TopicRequest] = asyncio.Queue()
         self._working: asyncio.Task[None] | None = None
+        # The requests that are not carried out yet, and the last refusal of the first of them.
+        self._open: deque[TopicRequest] = deque()
+        self._refused_with = ""
         # What the controller has refused for good, in words.
         self.refusals: list[str] = []
 
@@ -54,7 +58,17 @@ class RunAdmin:
 
     def ask(self, request: TopicRequest) -> None:
         """Carry out a request after those before it. It is repeated until the controller has answered it."""
+        self._open.append(request)
         self._requests.put_nowait(request)
+
+    @property
+    def open_request(self) -> str:
+        """What the first request asks for that is not done yet, in words, and how it was refused; empty without one."""
+        if not self._open:
+            return ""
+        request = self._open[0]
+        refused = f", refused with {self._refused_with}" if self._refused_with else ""
+        return f"topic {request.name} is still to be {ASKED[type(request)]}{refused}"
 
     async def until_done(self) -> None:
         """Wait until every request so far is carried out."""
@@ -62,7 +76,11 @@ class RunAdmin:
 
     async def _work(self) -> None:
         while True:
-            await self._carry_out(await self._requests.get())
+            request = await self._requests.get()
+            assert request is self._open[0], (request, len(self._open))
+            await self._carry_out(request)
+            self._open.popleft()
+            self._refused_with = ""
             self._requests.task_done()
 
     async def _carry_out(self, request: TopicRequest) -> None:
@@ -83,6 +101,7 @@ class RunAdmin:
             if error.code in _DONE:
                 return True
             if error.code.is_retriable or error.code in _PASSING:
+                self._refused_with = error.code.name
                 return False
             self.refusals.append(f"topic {request.name}: {error}")
         return True

@@ -248,8 +248,9 @@ class ProcessFaults:
     def restart(self, step: Restart) -> bool:
         """Start the target's processes that are down; always strikes."""
         for name in self._targets.processes(step.restart, step):
-            if not self._site.process(name).is_up:
-                self._later.do(self.start(name))
+            process = self._site.process(name)
+            if not process.is_up:
+                self._later.do(self._start(name, process.starts))
         return True
 
     def rolling_restart(self, step: RollingRestart) -> bool:
@@ -293,13 +294,12 @@ class ProcessFaults:
         starts = process.starts
         await process.until_ended()
         await asyncio.sleep(down_us / 1e6)
-        if process.starts == starts:
-            await self.start(name)
+        await self._start(name, starts)
 
-    async def start(self, name: str) -> None:
-        """Start a process that has ended."""
-        self._site.tell(f"start {name} again")
-        await self._site.process(name).start()
+    async def _start(self, name: str, starts: int) -> None:
+        """Start a process that has ended, or was killed, unless it has had more lives than `starts` by now."""
+        if await self._site.process(name).start(after=starts):
+            self._site.tell(f"start {name} again")
 
     async def _resume(self, name: str, lasting: int) -> None:
         process = self._site.process(name)
@@ -315,16 +315,21 @@ class ProcessFaults:
         if name in self._site.clients:
             self._site.clients[name].on_resumed(paused_us)
 
-    async def heal_all(self) -> None:
-        """End every pause, and start every process that is down."""
+    async def heal_all(self) -> list[str]:
+        """End every pause, and start every process that is down.
+
+        Returns the names of those that were asked to end and had to be killed.
+        """
+        killed: list[str] = []
         for name in (*self._site.nodes, *self._site.clients):
             process = self._site.process(name)
             if process.is_up and process.paused:
                 self.resume(name)
-            if process.is_up and process.is_asked:
-                await process.until_ended()
+            if process.is_up and process.is_asked and not await process.end():
+                killed.append(name)
             if not process.is_up and process.starts:
-                await self.start(name)
+                await self._start(name, process.starts)
+        return killed
 
 
 Handlers = dict[type[Step], Callable[[Any], bool]]

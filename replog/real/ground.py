@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import final
@@ -20,6 +21,8 @@ from sim.scenario.model import Scenario
 from storage.draws import Draws
 
 START_TIMEOUT_S = 60.0
+# A process that had no time to handle the signal of an orderly stop ends by it.
+_IN_ORDER = (0, -signal.SIGTERM)
 
 
 class NotStarted(Exception):
@@ -47,6 +50,8 @@ class Ground:
         self._ports: dict[str, int] = {}
         self._ready: dict[str, asyncio.Event] = {name: asyncio.Event() for name in self._ids}
         self._failed: dict[str, str] = {}
+        # By node, the number of its last life that has served.
+        self._served: dict[str, int] = {}
 
     @property
     def broker_ports(self) -> list[int]:
@@ -142,6 +147,7 @@ class Ground:
 
     def _on_event(self, name: str, event: dict[str, object]) -> None:
         if event["event"] == "ready":
+            self._served[name] = self.nodes[name].starts
             self._ready[name].set()
         elif event["event"] == "failed" and self._ready[name].is_set():
             self._watch.jury.report("no-failure", f"{name} could not start again: {event['reason']}")
@@ -150,6 +156,23 @@ class Ground:
             self._ready[name].set()
         elif event["event"] == "log_directory_offline":
             self._watch.jury.report("no-failure", f"{name}: a log directory is offline: {event['reason']}")
+
+    @property
+    def serving(self) -> list[str]:
+        """The nodes that run and have served in their present life."""
+        return [
+            name for name, node in self.nodes.items() if node.is_up and self._served.get(name) == node.starts
+        ]
+
+    def lacking(self) -> str:
+        """Returns which node does not serve in its present life, or is fenced, in words; empty if none."""
+        serving, unfenced = self.serving, self._watch.unfenced_brokers()
+        for name in self.nodes:
+            if name not in serving:
+                return f"{name} does not serve since its last start"
+            if name != CONTROLLER and self._ids[name] not in unfenced:
+                return f"{name} is fenced"
+        return ""
 
     def on_ended(self, process: Process, status: int) -> None:
         """Note the end of a process; one that nobody asked for is a violation."""
@@ -161,7 +184,7 @@ class Ground:
                 f"{process.name} ended by itself with status {status}; its last words are in {process.output}"
             )
             self._watch.jury.report("no-failure", what)
-        elif status > 0 and not process.is_killed:
+        elif not process.is_killed and status not in _IN_ORDER:
             self._watch.jury.report(
                 "no-failure", f"{process.name} ended with status {status} when asked to stop"
             )
@@ -192,7 +215,6 @@ class Ground:
         for process in self._processes:
             process.kill()
         for process in self._processes:
-            await process.until_ended()
+            await process.end_at_once()
         for proxy in self.proxies:
             await proxy.close()
-        assert not any(process.is_up for process in self._processes)

@@ -31,14 +31,18 @@ class Plan:
         self._handlers: Handlers = handlers_of(site, self._targets, links, self._processes)
         # The numbers, 1 for the first, of the steps that have come to their turn and whose conditions have not failed.
         self._came: list[int] = []
+        self._struck_count = 0
         self.skipped: dict[int, str] = {}
         self._last_us = 0
 
     @property
     def unfired(self) -> list[int]:
-        """The numbers of the steps that could be done and whose conditions or times never came."""
+        """The numbers of the steps that could be done and whose conditions or times never came; of all if none struck.
+
+        A step that came to its turn and found no target is no such step but a miss.
+        """
         doable = [number for number, step in enumerate(self._steps, 1) if not why_skipped(step)]
-        return [number for number in doable if number not in self._came]
+        return [number for number in doable if not self._struck_count or number not in self._came]
 
     async def run(self) -> None:
         """Let each step strike at its time, or when its conditions have held."""
@@ -48,9 +52,15 @@ class Plan:
             self._came.append(number)
             if why := why_skipped(step):
                 self._skip(number, step, why)
-            elif not self._handlers[type(step)](step):
+            elif not self._has_struck(step):
                 await self._look_for_target(number, step)
             self._last_us = self._now_us()
+
+    def _has_struck(self, step: Step) -> bool:
+        """Let the step strike. Returns False if its target does not exist."""
+        has_struck = self._handlers[type(step)](step)
+        self._struck_count += has_struck
+        return has_struck
 
     async def _comes(self, number: int, step: Step) -> bool:
         """Wait for the step's time or conditions. Returns False if these have not held in time."""
@@ -92,7 +102,7 @@ class Plan:
         until_us = self._now_us() + step.within
         while self._now_us() < until_us:
             await asyncio.sleep(POLL_S)
-            if self._handlers[type(step)](step):
+            if self._has_struck(step):
                 self._site.misses.struck(miss)
                 return
         self._site.tell(f"step {number} gave up: {step.verb} {step.target_text}: its target did not exist")
@@ -101,10 +111,13 @@ class Plan:
         """Wait until all that the steps have planned has happened, such as a start after a while."""
         await self._later.until_done()
 
-    async def heal_all(self) -> None:
-        """End all faults; every process runs again, and nothing that a step has planned happens any more."""
+    async def heal_all(self) -> list[str]:
+        """End all faults; every process runs again, and nothing that a step has planned happens any more.
+
+        Returns the names of the processes that a step has asked to end, and that had to be killed.
+        """
         self._lookout.give_up()
         await self._later.cancel()
         for link in self._site.links.all():
             link.heal()
-        await self._processes.heal_all()
+        return await self._processes.heal_all()

@@ -51,9 +51,16 @@ class Process:
         self.is_asked = self.is_killed = False
         self._process: asyncio.subprocess.Process | None = None
         self._watcher: asyncio.Task[None] | None = None
+        # Held while a life begins: two starts at once begin one.
+        self._starting = asyncio.Lock()
 
     @property
     def is_up(self) -> bool:
+        """Whether the process runs. One that was sent SIGKILL does not, though its end may not be known yet."""
+        return self._is_running and not self.is_killed
+
+    @property
+    def _is_running(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
     @property
@@ -61,13 +68,22 @@ class Process:
         assert self._process is not None, self.name
         return self._process.pid
 
-    async def start(self) -> None:
-        """Begin the next life. Raises OSError if no process can be made."""
-        assert not self.is_up, (self.name, self.starts)
-        if self._watcher is not None:
-            await self._watcher
+    async def start(self, *, after: int | None = None) -> bool:
+        """Begin the next life, once the one before has ended. Returns whether one has begun.
+
+        Nothing happens if the process runs or, with `after`, if it has had more lives than that.
+        Raises OSError if no process can be made.
+        """
+        async with self._starting:
+            if self.is_up or after not in (None, self.starts):
+                return False
+            await self.until_ended()
+            assert not self._is_running, (self.name, self.starts)
+            await self._begin()
+        return True
+
+    async def _begin(self) -> None:
         command = [sys.executable, "-S", launch.__file__, str(os.getpid()), *self._command()]
-        self.paused = self.is_asked = self.is_killed = False
         with self.output.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
                 *command,
@@ -79,6 +95,8 @@ class Process:
                 limit=MAX_LINE_BYTES,
                 env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},
             )
+        # A kill before this was of a process that had ended.
+        self.paused = self.is_asked = self.is_killed = False
         self.starts += 1
         self._watcher = asyncio.get_running_loop().create_task(self._watch(self._process))
 
@@ -137,6 +155,7 @@ class Process:
     async def end(self) -> bool:
         """End the life in order, or by force after STOP_TIMEOUT_S. Returns whether it ended in order."""
         if not self.is_up:
+            await self.until_ended()
             return True
         if self.paused:
             self.resume()
@@ -150,10 +169,12 @@ class Process:
         return True
 
     async def end_at_once(self) -> None:
-        """Kill the process and wait for its end, which no signal can put off."""
+        """Kill the process and wait for its end, which no signal can put off; also one that is being started."""
         self.kill()
-        await self.until_ended()
-        assert not self.is_up, self.name
+        async with self._starting:
+            self.kill()
+            await self.until_ended()
+            assert not self._is_running, self.name
 
 
 def node_command(

@@ -8,7 +8,7 @@ from typing import final
 
 from cluster.core.messages import TopicPartition
 from replog.real.admin import Place, RunAdmin
-from replog.real.clients import Consumer, Producer
+from replog.real.ground import Ground
 from replog.real.watch import Watch
 from sim.judgement import MOST_WAITS
 
@@ -36,15 +36,15 @@ def partition_lacks(
 
 @final
 class Rest:
-    """Looks at replicas, producers and consumers until all records are everywhere."""
+    """Looks at nodes, replicas and clients until all serve and all records are everywhere."""
 
     def __init__(
         self, watch: Watch, admin: RunAdmin, replicas: Mapping[str, int],
-        partitions: Sequence[TopicPartition], producers: Sequence[Producer], consumers: Sequence[Consumer],
+        partitions: Sequence[TopicPartition], ground: Ground,
     ) -> None:  # fmt: skip
         """`replicas` has the number of replicas of each topic."""
         self._watch, self._admin, self._replicas, self._partitions = watch, admin, replicas, partitions
-        self._producers, self._consumers = producers, consumers
+        self._ground = ground
         self.places: Places = {}
 
     async def wait(self, within_us: int, now_us: Callable[[], int]) -> str:
@@ -65,14 +65,17 @@ class Rest:
     def _reached(self) -> dict[object, int]:
         """Returns numbers that grow with progress."""
         reached: dict[object, int] = {key: sum(place) for key, place in self.places.items()}
-        for consumer in self._consumers:
+        reached["serving"] = len(self._ground.serving)
+        for consumer in self._ground.consumers:
             reached |= {(consumer.name, name): at for name, at in consumer.positions.items()}
         return reached
 
     async def _lacking(self) -> str:
-        for producer in self._producers:
+        for producer in self._ground.producers:
             if not producer.is_done:
                 return f"{producer.name} still waits for answers"
+        if lacking := self._admin.open_request or self._ground.lacking():
+            return lacking
         self.places = await self._admin.places()
         ghost, lives = self._watch.ghost, self._watch.lives
         present = [each for each in self._partitions if lives.exists(each.topic)]
@@ -80,7 +83,7 @@ class Rest:
             state, replicas = ghost.partition(str(each)), self._replicas[each.topic]
             if lacking := partition_lacks(state.isr, state.leader, replicas, each, self.places):
                 return f"{each}: {lacking}"
-        for consumer in self._consumers:
+        for consumer in self._ground.consumers:
             for each in present:
                 end = self.places[each, ghost.partition(str(each)).leader].high_watermark
                 position = consumer.positions.get(str(each), 0)

@@ -100,7 +100,7 @@ class RealRun:
             watching.cancel()
             killed = await self._ground.end()
             for name in killed:
-                self._watch.jury.report("no-failure", f"{name} did not stop in order")
+                self._report_killed(name)
         finally:
             if watching is not None:
                 watching.cancel()
@@ -188,19 +188,32 @@ class RealRun:
 
     async def _come_to_rest(self, plan: Plan, admin: RunAdmin) -> None:
         self._teller.tell("heal everything; the cluster has to agree now")
-        self._never_struck = self._misses.all()
-        await plan.heal_all()
+        self._unfired, missed = self._missed(plan)
+        for name in await plan.heal_all():
+            self._report_killed(name)
         for producer in self._ground.producers:
             producer.finish()
         replicas = {name: topic.replicas for name, topic in self._scenario.topics.items()}
-        rest = Rest(
-            self._watch, admin, replicas, self._partitions, self._ground.producers, self._ground.consumers
-        )
+        rest = Rest(self._watch, admin, replicas, self._partitions, self._ground)
         if lacking := await rest.wait(self._scenario.converge, self._now_us):
             self._watch.jury.report("convergence", lacking)
         else:
             self._teller.tell("every replica agrees")
         self._places = rest.places
+        # What was asked for before may be refused only now.
+        self._never_struck = (*missed, *(f"refused: {what}" for what in admin.refusals))
+
+    def _missed(self, plan: Plan) -> tuple[list[int], tuple[str, ...]]:
+        """Returns the steps because of which the run proves nothing, and the faults that never struck, in words."""
+        unfired, never_struck = plan.unfired, self._misses.all()
+        doable = sum(1 for step in self._scenario.steps if not why_skipped(step))
+        if self._scenario.strict or len(unfired) == doable:
+            return unfired, never_struck
+        return [], (*never_struck, *(f"step {number}: its moment never came" for number in unfired))
+
+    def _report_killed(self, name: str) -> None:
+        """Report a process that did not end when it was asked to."""
+        self._watch.jury.report("no-failure", f"{name} did not stop in order")
 
     def _judge(self, plan: Plan, outages: Outages, again: str) -> RealResult:
         """Judge history and disks; every process has ended."""
@@ -211,7 +224,7 @@ class RealRun:
                 if reason not in (RETENTION, LEADER_ALONE):
                     self._watch.jury.report("excuses", f"{count} acknowledged records are lost: {reason}")
         excused_sends = outages.excused(self._history)
-        starved = self._starved(plan, sum(excused_sends.values()))
+        starved = self._starved(sum(excused_sends.values()))
         skipped = [f"step {number}: {why}" for number, why in plan.skipped.items()]
         violations = tuple(self._watch.jury.violations)
         return RealResult(
@@ -222,12 +235,9 @@ class RealRun:
             skipped=(*skipped, *what_differs(self._scenario)), data=self._data if violations else None,
         )  # fmt: skip
 
-    def _starved(self, plan: Plan, excused_sends: int) -> str:
+    def _starved(self, excused_sends: int) -> str:
         """Returns why the run proved nothing; empty if it proved something."""
         steps = self._scenario.steps
         if steps and all(why_skipped(step) for step in steps):
             return "none of its steps can be done to processes"
-        unfired = plan.unfired
-        doable = sum(1 for step in steps if not why_skipped(step))
-        counts = self._scenario.strict or len(unfired) == doable
-        return starvation(self._history, unfired if counts else [], len(steps), excused_sends)
+        return starvation(self._history, self._unfired, len(steps), excused_sends)

@@ -106,6 +106,10 @@ class Watch:
         histories = self._decisions.replay.partitions
         return {name: histories[name][-1].state.replicas for name in present if name in histories}
 
+    def unfenced_brokers(self) -> Sequence[int]:
+        """Returns the brokers that the controller counts as alive, and that do not shut down."""
+        return self._decisions.replay.active()
+
     def _on_topic(self, topic: str, topic_id: str | None) -> None:
         """Begin or end the life of a topic: no promise of a deleted one binds the next of its name."""
         names = [name for name in self._created if name.rpartition("-")[0] == topic]

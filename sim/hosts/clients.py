@@ -108,7 +108,8 @@ def _is_final(error: object) -> bool:
     return error in (ErrorCode.INVALID_CONFIG, ErrorCode.MESSAGE_TOO_LARGE)
 
 
-_ASKED: Mapping[type, str] = {
+# What each request asks for, in a word.
+ASKED: Mapping[type, str] = {
     CreateTopicRequest: "created",
     DeleteTopicRequest: "deleted",
     AlterTopicConfigsRequest: "altered",
@@ -134,7 +135,7 @@ class TopicAdmin:
             return ""
         request, _ = self._waiting[0]
         refused = f", refused with {self._refused_with}" if self._refused_with else ""
-        return f"topic {request.name} is still to be {_ASKED[type(request)]}{refused}"
+        return f"topic {request.name} is still to be {ASKED[type(request)]}{refused}"
 
     def ask(self, request: TopicRequest, on_done: Callable[[], None] | None) -> list[Effect]:
         """Queues the request; `on_done` is called once it is done."""

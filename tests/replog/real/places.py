@@ -41,6 +41,17 @@ class Deaf:
         raise AssertionError(status)
 
 
+@final
+class Quiet:
+    """Takes note of nothing that processes say, nor of how they end."""
+
+    def on_line(self, process: Process, line: bytes) -> None:
+        """Drop the line."""
+
+    def on_ended(self, process: Process, status: int) -> None:
+        """Note nothing."""
+
+
 def _ignore(what: str) -> None:
     """Keep no story."""
 

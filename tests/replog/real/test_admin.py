@@ -41,3 +41,32 @@ def test_a_request_is_repeated_until_the_controller_has_answered_it(
             assert (admin.refusals, left) == (refusals, [])
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_request_that_is_not_carried_out_yet_is_told_with_its_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    is_back, tries = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def create(admin: AsyncAdmin, request: CreateTopicRequest) -> str:
+        tries.release()
+        if not is_back.is_set():
+            raise ClusterError(ErrorCode.NETWORK_EXCEPTION, "the controller is away")
+        return "id"
+
+    monkeypatch.setattr(AsyncAdmin, "create", create)
+    monkeypatch.setattr(real_admin, "RETRY_S", 0.001)
+
+    async def run() -> None:
+        async with RunAdmin([1]) as admin:
+            assert admin.open_request == ""
+            admin.ask(CreateTopicRequest(name="u"))
+            assert admin.open_request == "topic u is still to be created"
+            await tries.acquire()
+            await tries.acquire()
+            assert admin.open_request == "topic u is still to be created, refused with NETWORK_EXCEPTION"
+            is_back.set()
+            await admin.until_done()
+            assert admin.open_request == ""
+
+    asyncio.run(asyncio.wait_for(run(), 60))

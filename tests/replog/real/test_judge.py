@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import final
@@ -182,6 +183,8 @@ def test_a_node_that_cannot_start_again_is_a_violation(court: Court) -> None:
         (False, False, -6, True),
         (False, False, 0, True),
         (True, False, 1, True),
+        (True, False, -signal.SIGSEGV, True),
+        (True, False, -signal.SIGTERM, False),
         (True, False, 0, False),
         (True, True, -9, False),
     ],

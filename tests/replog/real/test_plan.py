@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+
+import pytest
 
 from replog.real.plan import Plan
+from replog.real.run import RealRun
 from replog.real.telling import RunClock
 from sim.faults.conditions import Lookout
 from sim.hosts.history import History
@@ -22,7 +26,8 @@ class Stage:
         clock.begin()
         self.lookout = Lookout(self.site.ghost, self.history)
         lines = "".join(f"  - {step}\n" for step in steps)
-        self.plan = Plan(self.site, parse_scenario(HEAD + lines).steps, self.lookout, lambda: clock.now_us)
+        self.scenario = parse_scenario(HEAD + lines)
+        self.plan = Plan(self.site, self.scenario.steps, self.lookout, lambda: clock.now_us)
 
 
 def test_a_skipped_step_is_told_and_the_next_one_has_its_turn() -> None:
@@ -76,7 +81,17 @@ def test_a_step_without_a_target_looks_for_it_in_its_time_and_is_then_a_miss() -
 
     stage = asyncio.run(run())
     assert stage.site.misses.all() == ("kill leader(t/0): its target did not exist",)
-    assert stage.plan.unfired == []
+
+
+def test_a_miss_is_no_unfired_step_but_where_no_step_struck_all_are() -> None:
+    async def unfired(*steps: str) -> list[int]:
+        stage = Stage(*steps)
+        await stage.plan.run()
+        return stage.plan.unfired
+
+    miss, skipped = "{kill: leader(t/0), within: 1ms}", "{power: broker 1}"
+    assert asyncio.run(unfired(miss, "heal: all")) == []
+    assert asyncio.run(unfired(miss, skipped, miss)) == [1, 3]
 
 
 def test_a_heal_of_everything_ends_faults_and_what_was_planned() -> None:
@@ -88,3 +103,17 @@ def test_a_heal_of_everything_ends_faults_and_what_was_planned() -> None:
         return stage.site.links.link("broker-1", "broker-2").is_held, stage.story
 
     assert asyncio.run(run()) == (False, ["cut broker 1 -> broker 2"])
+
+
+@pytest.mark.parametrize(("strict", "unfired"), [(True, [1]), (False, [])])
+def test_a_step_whose_moment_never_came_is_told_where_the_run_counts_all_the_same(
+    tmp_path: Path, strict: bool, unfired: list[int]
+) -> None:
+    async def run() -> tuple[list[int], tuple[str, ...]]:
+        stage = Stage("{when: isr(t/0) < 2, within: 1ms, cut: broker 1 -> broker 2}", "heal: all")
+        await stage.plan.run()
+        scenario = stage.scenario.model_copy(update={"strict": strict})
+        return RealRun(scenario, 0, tmp_path, lambda line: None)._missed(stage.plan)
+
+    told = () if strict else ("step 1: its moment never came",)
+    assert asyncio.run(run()) == (unfired, told)

@@ -68,6 +68,34 @@ def test_a_killed_process_has_ended_by_a_signal_and_begins_another_life(tmp_path
     with_process(tmp_path, test)
 
 
+def test_a_process_that_was_killed_is_down_at_once_and_its_next_life_begins_after_its_end(
+    tmp_path: Path,
+) -> None:
+    async def test(process: Process, listener: Listener) -> None:
+        process.kill()
+        assert not process.is_up
+        assert await process.start()
+        assert await listener.lines.get() == b"here\n"
+        assert (process.is_up, process.starts, listener.ends) == (True, 2, [-9])
+
+    with_process(tmp_path, test)
+
+
+def test_two_starts_at_once_begin_one_life(tmp_path: Path) -> None:
+    async def test(process: Process, listener: Listener) -> None:
+        process.kill()
+        began = await asyncio.gather(process.start(), process.start(), process.start(after=1))
+        assert (list(began), process.starts) == ([True, False, False], 2)
+        assert await listener.lines.get() == b"here\n"
+        process.kill()
+        await process.until_ended()
+        # It was planned for a life before the last one.
+        assert not await process.start(after=1)
+        assert (process.is_up, listener.ends) == (False, [-9, -9])
+
+    with_process(tmp_path, test)
+
+
 def test_a_suspended_process_says_nothing_until_it_goes_on(tmp_path: Path) -> None:
     async def test(process: Process, listener: Listener) -> None:
         process.pause()

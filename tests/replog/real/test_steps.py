@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from pathlib import Path
+from typing import cast, final
 
 import pytest
 
 from replog.real.faults import Later, LinkFaults, ProcessFaults, handlers_of
+from replog.real.processes import Process
 from replog.real.site import Targets
 from replog.real.steps import what_differs, why_skipped
 from sim.bundled import bundled_scenarios
 from sim.scenario.base import Step
 from sim.scenario.loading import load_scenario, parse_scenario
-from sim.scenario.steps import VERBS
-from tests.replog.real.places import site
+from sim.scenario.steps import VERBS, Kill, Restart
+from tests.replog.real.places import Quiet, site
 
 HEAD = "scenario: s\ntopics: {t: {}}\nsteps:\n"
 
@@ -103,6 +107,55 @@ def test_what_beside_the_steps_differs_is_told() -> None:
     assert list(what_differs(plain)) == []
     assert [each.partition(":")[0] for each in what_differs(compacted)] == ["topic t"]
     assert [each.partition(":")[0] for each in what_differs(network)] == ["network"]
+
+
+@final
+class Stubborn:
+    """A process that never ends by SIGTERM, and takes no time to be killed or to start."""
+
+    def __init__(self) -> None:
+        self.is_up, self.paused, self.is_asked, self.starts = True, False, True, 1
+
+    async def end(self) -> bool:
+        self.is_up = False
+        return False
+
+    async def start(self, *, after: int) -> bool:
+        self.is_up, self.starts = True, after + 1
+        return True
+
+
+def test_a_heal_does_not_wait_for_ever_for_a_process_that_was_asked_to_end() -> None:
+    async def run() -> tuple[list[str], int]:
+        place, broker = site(), Stubborn()
+        place.nodes["broker-2"] = cast(Process, broker)  # type: ignore[index]
+        faults = ProcessFaults(place, Targets(place), Later())
+        return await faults.heal_all(), broker.starts
+
+    assert asyncio.run(run()) == (["broker-2"], 2)
+
+
+def test_a_restart_brings_back_what_was_killed_just_before(tmp_path: Path) -> None:
+    steps = parse_scenario(f"{HEAD}  - kill: broker 1\n  - restart: broker 1\n  - restart: all\n").steps
+    kill, restart, restart_all = steps
+    assert isinstance(kill, Kill) and isinstance(restart, Restart) and isinstance(restart_all, Restart)
+
+    async def run() -> tuple[int, list[str]]:
+        story: list[str] = []
+        place, later = site(tell=story.append), Later()
+        command = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"]
+        for name in place.brokers:
+            place.nodes[name] = Process(name, Quiet(), tmp_path / name, lambda: command)  # type: ignore[index]
+            await place.nodes[name].start()
+        faults = ProcessFaults(place, Targets(place), later)
+        assert faults.kill(kill) and faults.restart(restart) and faults.restart(restart_all)
+        await later.until_done()
+        starts = place.nodes["broker-1"].starts
+        for name in place.brokers:
+            await place.nodes[name].end_at_once()
+        return starts, story
+
+    assert asyncio.run(asyncio.wait_for(run(), 60)) == (2, ["kill broker-1", "start broker-1 again"])
 
 
 def test_a_start_that_was_planned_and_fails_fails_the_run() -> None:
