@@ -22,9 +22,15 @@ from pathlib import Path
 from typing import Any, Protocol, final
 
 from sim.cpu_limit import Hung, cpu_limit
+from sim.interruption import die_with
 from sim.run import Verdict, replay_command, run_scenario
 
 ERROR = "error"
+# A key of the rows of processes that were killed from outside: these say nothing about their seeds.
+KILLED = "killed"
+# The operating system takes SIGKILL where memory runs out, and SIGTERM is what `kill` sends.
+_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM)
+_ENDINGS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 # How many results may wait for an earlier seed that takes longer.
 MOST_WAITING = 10_000
 
@@ -137,9 +143,11 @@ class SeedProcess:
         self._work, self._seed = work, seed
         context = _context()
         self.receiver, sender = context.Pipe(duplex=False)
-        self._process = context.Process(target=_run_one, args=(work, seed, sender, most_cpu_s), daemon=True)
-        # The signal is blocked until the process is ready for it.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        self._process = context.Process(
+            target=_run_one, args=(work, seed, sender, most_cpu_s, os.getpid()), daemon=True
+        )
+        # The signals are blocked until the process is ready for them.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
         try:
             self._process.start()
         finally:
@@ -147,7 +155,10 @@ class SeedProcess:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def result(self) -> SeedResult:
-        """Wait for the result; a process that ended without one has the verdict `error`."""
+        """Wait for the result; a process that ended without one has the verdict `error`.
+
+        Its row has the key `killed` if somebody has killed the process: the seed may hold when it runs again.
+        """
         try:
             row = json.loads(self.receiver.recv_bytes())
         # A process that ends in the middle of its row leaves an OSError.
@@ -156,6 +167,8 @@ class SeedProcess:
             if self._process.exitcode == -signal.SIGINT:
                 raise KeyboardInterrupt from None
             row = {ERROR: f"the process of this run ended with {_how(self._process.exitcode)}"}
+            if self._process.exitcode in _FROM_OUTSIDE:
+                row[KILLED] = True
         self.end()
         return _read(row, self._work, self._seed)
 
@@ -177,11 +190,14 @@ def may_fork() -> bool:
     return sys.platform == "linux" and "grpc" not in sys.modules and len(sys._current_frames()) == 1
 
 
-def _run_one(work: Work, seed: int, sender: Connection, most_cpu_s: float | None) -> None:
-    """Run one seed in this process, which is new, and send its row. It ends silently on Ctrl-C."""
+def _run_one(work: Work, seed: int, sender: Connection, most_cpu_s: float | None, parent: int) -> None:
+    """Run one seed in this process, which is new, and send its row. It ends silently on Ctrl-C, and with its parent."""
+    die_with(parent)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # A terminal that is closed tells every process; the parent takes this one along.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDINGS)
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         with cpu_limit(most_cpu_s) if most_cpu_s is not None else nullcontext():

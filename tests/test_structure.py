@@ -33,9 +33,9 @@ ORDERS = {
     ),
     "cluster.shell": "clients server incoming refused runtime transport streams engine wire",
     "sim": (
-        "commands shrink view determinism detection swarm seeds_output seeds cpu_limit run seed_range bundled"
-        " result_lines canaries twin_logs left_logs verified_logs departures judgement sometimes outages blindfold"
-        " cluster watch story witness"
+        "commands shrink view determinism detection swarm seeds_output seeds cpu_limit interruption run seed_range"
+        " bundled result_lines canaries twin_logs left_logs verified_logs departures judgement sometimes outages"
+        " blindfold cluster watch story witness"
         " faults anomalies checkers hosts disk world scenario buggify bugs"
     ),
     "sim.shrink": (

@@ -54,6 +54,7 @@ LEFT_OUT = {
     "sim/detection": _AROUND,
     "sim/determinism": _AROUND,
     "sim/faults": _RARE,
+    "sim/interruption.py": _AROUND,
     "sim/judgement.py": _RARE,
     "sim/outages.py": _RARE,
     "sim/scenario": "pydantic makes its classes out of their annotations",

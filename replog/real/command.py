@@ -6,10 +6,8 @@ import asyncio
 import json
 import shlex
 import shutil
-import signal
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -17,6 +15,7 @@ import click
 from replog.real.ground import NotStarted
 from replog.real.result import RealResult
 from replog.real.run import RealRun
+from sim.interruption import terminated_like_interrupted
 from sim.judgement import Verdict
 from sim.result_lines import operation_lines, verdict_lines
 from sim.scenario.loading import load_scenario
@@ -64,7 +63,7 @@ def run_scenario_on_processes(
     data = Path(tempfile.mkdtemp(prefix="replog-real-"))
     is_kept = False
     try:
-        with asyncio.Runner() as runner, _terminated_like_interrupted():
+        with asyncio.Runner() as runner, terminated_like_interrupted():
             run = RealRun(scenario, seed, data, on_line, before_judgement, is_short=is_short)
             result = runner.run(run.go(again))
         is_kept = result.data is not None
@@ -72,21 +71,6 @@ def run_scenario_on_processes(
         if not is_kept:
             shutil.rmtree(data, ignore_errors=True)
     return result
-
-
-@contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the run like Ctrl-C: every process ends first."""
-
-    def interrupt(number: int, frame: object) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _print(result: RealResult, *, with_story: bool) -> None:

@@ -12,6 +12,7 @@ from typing import final
 from sim.detection.results import is_decided
 from sim.detection.runner import ProcessRunner, Runner, search_all
 from sim.detection.search import Row, Search
+from sim.interruption import terminated_like_interrupted
 from sim.seeds_output import progress_bar
 from sim.swarm.job import SwarmJob, warm
 from sim.swarm.results import ResultsFile
@@ -84,12 +85,18 @@ def measure(plan: Plan, *, draw_base: Callable[[], int], cpu_s: Callable[[], flo
     base = plan.base if plan.base is not None else _base_in(plan.out)
     header = Header(base=draw_base() if base is None else base, budget_s=plan.budget_s)
     with ExitStack() as stack:
-        file = stack.enter_context(closing(ResultsFile(plan.out, header))) if plan.out is not None else None
+        stack.enter_context(terminated_like_interrupted())
+        known: dict[int, Row] = {}
+        file = None
+        if plan.out is not None:
+            file = stack.enter_context(
+                closing(ResultsFile(plan.out, header, lambda row: known.update({row["seed"]: row})))
+            )
         measured = Measured(base=header.base, budget_s=plan.budget_s, rows=[])
         left = []
         for search in searches_of(plan, header.base):
-            if file is not None and search.first_seed in file.rows:
-                measured.rows.append(file.rows[search.first_seed])
+            if search.first_seed in known:
+                measured.rows.append(known[search.first_seed])
             else:
                 left.append(search)
         warm(SwarmJob())

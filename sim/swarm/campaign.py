@@ -162,13 +162,18 @@ class Campaign:
                 for each in self._groups.by_count()
             ],
             "profiles": dict(sorted(self._profiles.items())),
-            "starved_because": dict(self._starved.most_common()),
-            "excuses": dict(self._excused.most_common()),
+            "starved_because": dict(_by_count(self._starved)),
+            "excuses": dict(_by_count(self._excused)),
             "interrupted": self.is_interrupted,
         }
 
 
 def _counted(title: str, counts: Counter[str]) -> Iterable[str]:
     """Yields a line for each reason, the most frequent first."""
-    for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+    for reason, count in _by_count(counts):
         yield f"{count:6} x {title}: {reason}"
+
+
+def _by_count(counts: Counter[str]) -> list[tuple[str, int]]:
+    """Returns the reasons with their counts, the most frequent first: in which order they came does not matter."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from sim.cpu_limit import MOST_CPU_S
+from sim.interruption import terminated_like_interrupted
 from sim.seed_range import Seeds
-from sim.seeds import SeedResult, reason_of, run_seeds
+from sim.seeds import KILLED, SeedResult, reason_of, run_seeds
 from sim.seeds_output import echo_beside, progress_bar
 from sim.swarm.campaign import Campaign
 from sim.swarm.groups import signature_of
@@ -34,14 +35,12 @@ def run_campaign(
     assert jobs > 0, jobs
     campaign, (began_s, began_cpu_s) = Campaign(seeds), stopwatch()
     with ExitStack() as stack:
-        file = stack.enter_context(closing(ResultsFile(out, job))) if out is not None else None
-        for seed, row in sorted(file.rows.items()) if file is not None else ():
-            if seed in seeds:
-                campaign.add(row)
+        stack.enter_context(terminated_like_interrupted())
+        file = _opened(stack, out, job, campaign, seeds) if out is not None else None
         known = campaign.count
         warm(job)
         try:
-            _run(campaign, job, _left(seeds, file), jobs=jobs, file=file, as_json=as_json)
+            _run(campaign, job, _left(seeds, file), len(seeds) - known, jobs=jobs, file=file, as_json=as_json)
         except KeyboardInterrupt:
             campaign.is_interrupted = True
     # A seed without a row would count as one that held.
@@ -53,33 +52,43 @@ def run_campaign(
     return campaign.status()
 
 
-def _left(seeds: Seeds, file: ResultsFile | None) -> list[int] | Seeds:
-    """Returns the seeds that have no row yet."""
-    if file is None or not file.rows:
-        return seeds
-    return [seed for seed in seeds if seed not in file.rows]
+def _opened(stack: ExitStack, out: Path, job: SwarmJob, campaign: Campaign, seeds: Seeds) -> ResultsFile:
+    """Returns the file of a campaign, whose rows of its seeds are counted."""
+
+    def count(row: dict[str, Any]) -> None:
+        if row["seed"] in seeds:
+            campaign.add(row)
+
+    return stack.enter_context(closing(ResultsFile(out, job, count)))
+
+
+def _left(seeds: Seeds, file: ResultsFile | None) -> Iterable[int]:
+    """Returns the seeds that have no row yet, of which there may be more than any memory holds."""
+    return seeds if file is None else (seed for seed in seeds if seed not in file.seeds)
 
 
 def _run(
     campaign: Campaign,
     job: SwarmJob,
-    seeds: list[int] | Seeds,
+    left: Iterable[int],
+    count: int,
     *,
     jobs: int,
     file: ResultsFile | None,
     as_json: bool,
 ) -> None:
     with ExitStack() as stack:
-        bar = progress_bar(stack, len(seeds), job.title)
+        bar = progress_bar(stack, count, job.title)
 
         def advance() -> None:
             if bar is not None:
                 bar.update(bar.task_ids[0], advance=1, refresh=True)
 
-        results = run_seeds(job, seeds, jobs=jobs, on_done=advance, most_cpu_s=MOST_CPU_S)
+        results = run_seeds(job, left, jobs=jobs, on_done=advance, most_cpu_s=MOST_CPU_S)
         for result in stack.enter_context(closing(results)):
             row = result.row | {"signature": signature_of(result.row)}
-            if file is not None:
+            # What somebody has killed says nothing about its seed, which runs again at the next start.
+            if file is not None and KILLED not in row:
                 file.add(row)
             is_new = campaign.add(row)
             if lines := [json.dumps(row)] if as_json else _failure_lines(result, is_new=is_new):

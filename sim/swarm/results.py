@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, final
 
@@ -15,6 +16,18 @@ from sim.swarm.code import CODE, code_digest, why_not_of
 from storage.errors import StorageError
 
 FORMAT = "replog-swarm-1"
+Row = dict[str, Any]
+# The files that are open. The lock belongs to all processes that have one open, and a child outlives its parent.
+_OPEN: list[BinaryIO] = []
+
+
+def _close_inherited() -> None:
+    for file in _OPEN:
+        file.close()
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
 
 
 class Identified(Protocol):
@@ -30,13 +43,16 @@ class ResultsError(StorageError):
 
 @final
 class ResultsFile:
-    """The open file of a campaign, which no other process may write to meanwhile.
+    """The open file of a campaign, which no other process may write to meanwhile. No child has it open.
 
-    `rows` are the rows that it held when it was opened, by seed; the first of a seed counts.
+    `seeds` are those of the rows that it held when it was opened.
     """
 
-    def __init__(self, path: Path, job: Identified) -> None:
-        """Open the file, or create it. Raises ResultsError, and leaves such a file as it is."""
+    def __init__(self, path: Path, job: Identified, on_row: Callable[[Row], object]) -> None:
+        """Open the file, or create it. Raises ResultsError, and leaves such a file as it is.
+
+        `on_row` is called with each row that it holds, the first of its seed, in their order. None is kept.
+        """
         self._path = path
         # A device or a pipe has no end that could be read to.
         if path.exists() and not path.is_file():
@@ -46,15 +62,19 @@ class ResultsFile:
             self._file: BinaryIO = path.open("a+b", buffering=0)
         except OSError as error:
             raise ResultsError(f"{path}: {error.strerror}") from error
-        self.rows: Mapping[int, dict[str, Any]] = {}
+        _OPEN.append(self._file)
+        self.seeds: set[int] = set()
+        self._on_row = on_row
         try:
             self._lock()
             self._begin(job)
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
     def close(self) -> None:
+        if self._file in _OPEN:
+            _OPEN.remove(self._file)
         self._file.close()
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -75,19 +95,45 @@ class ResultsFile:
             raise ResultsError(f"{self._path}: another campaign writes to it") from None
 
     def _begin(self, job: Identified) -> None:
-        self._file.seek(0)
-        data = self._file.read()
-        whole = data.rfind(b"\n") + 1
         header = {"format": FORMAT, CODE: code_digest()} | job.identity()
-        if not whole and _may_be_torn(data):
-            self._file.truncate(0)
-            self.add(header)
-            return
-        found, rows = _parse(self._path, data[:whole])
-        if found != header:
-            raise ResultsError(f"{self._path}:1: {why_not_of(found, header)}: {json.dumps(found)}")
-        self.rows = rows
-        self._file.truncate(whole)
+        with self._path.open("rb") as lines:
+            first = lines.readline()
+            if not first.endswith(b"\n") and _may_be_torn(first):
+                self._file.truncate(0)
+                self.add(header)
+                return
+            found = self._parsed(first, 1)
+            if found != header:
+                raise ResultsError(f"{self._path}:1: {why_not_of(found, header)}: {json.dumps(found)}")
+            self._file.truncate(len(first) + self._read_rows(lines))
+
+    def _read_rows(self, lines: BinaryIO) -> int:
+        """Pass on the rows after the header. Returns the size of their lines in bytes, without a torn last one."""
+        size_bytes = 0
+        for number, line in enumerate(lines, start=2):
+            if not line.endswith(b"\n"):
+                break
+            size_bytes += len(line)
+            row = self._parsed(line, number)
+            if row["seed"] not in self.seeds:
+                self.seeds.add(row["seed"])
+                self._on_row(row)
+        return size_bytes
+
+    def _parsed(self, line: bytes, number: int) -> Row:
+        """Returns what a line holds: the header if its number is 1, else a row. Raises ResultsError."""
+        where = f"{self._path}:{number}"
+        if not line.endswith(b"\n"):
+            raise ResultsError(f"{self._path}: no file of a campaign")
+        try:
+            parsed = json.loads(line)
+        except ValueError as error:
+            raise ResultsError(f"{where}: no JSON") from error
+        if not isinstance(parsed, dict) or (number == 1) != ("format" in parsed):
+            raise ResultsError(f"{where}: no line of a campaign")
+        if number > 1 and not _is_row(parsed):
+            raise ResultsError(f"{where}: no row of a seed")
+        return parsed
 
 
 def _may_be_torn(data: bytes) -> bool:
@@ -96,26 +142,6 @@ def _may_be_torn(data: bytes) -> bool:
     return data.startswith(start) or start.startswith(data)
 
 
-def _parse(path: Path, data: bytes) -> tuple[object, dict[int, dict[str, Any]]]:
-    """Returns the header and the rows by seed."""
-    parsed = []
-    for number, line in enumerate(data.splitlines(), start=1):
-        try:
-            parsed.append(json.loads(line))
-        except ValueError as error:
-            raise ResultsError(f"{path}:{number}: no JSON") from error
-        if not isinstance(parsed[-1], dict) or (number == 1) != ("format" in parsed[-1]):
-            raise ResultsError(f"{path}:{number}: no line of a campaign")
-        if number > 1 and not _is_row(parsed[-1]):
-            raise ResultsError(f"{path}:{number}: no row of a seed")
-    if not parsed:
-        raise ResultsError(f"{path}: no file of a campaign")
-    rows: dict[int, dict[str, Any]] = {}
-    for row in parsed[1:]:
-        rows.setdefault(row["seed"], row)
-    return parsed[0], rows
-
-
-def _is_row(row: dict[str, Any]) -> bool:
+def _is_row(row: Row) -> bool:
     seed = row.get("seed")
     return isinstance(seed, int) and not isinstance(seed, bool) and isinstance(row.get("verdict"), str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import multiprocessing
 import os
@@ -26,13 +27,14 @@ from sim.detection import runner
 from sim.detection.runner import ProbeWork
 from sim.detection.search import what_broke
 from sim.seed_range import Seeds
-from sim.seeds import Job, run_seeds
+from sim.seeds import KILLED, Job, run_seeds
 from sim.seeds_output import Tally
 from sim.world.time import ORIGIN_MS, Actor, World
 from storage.draws import Draws
 from tests.sim.hosts.fake_cores import Echo, Site, timer
 from tests.sim.runs.test_run import SMALL
 
+PR_GET_PDEATHSIG = 2
 ENVIRONMENT = os.environ | {"COLUMNS": "120"}
 
 
@@ -130,6 +132,38 @@ def test_a_run_that_breaks_an_assert_is_an_error_and_the_others_go_on(
     assert [result.verdict for result in found] == ["error", "error"]
     assert found[0].reason.startswith("AssertionError: the log end went back")
     assert found[1].reason == "the process of this run ended with signal 9, perhaps because memory ran out"
+
+
+class Ends:
+    """A run whose process ends by the signal with the number of its seed, and the row of how it is told to end."""
+
+    title = "ends"
+
+    def run(self, seed: int) -> dict[str, Any]:
+        if seed:
+            signal.signal(seed, signal.SIG_DFL) if seed != signal.SIGKILL else None
+            os.kill(os.getpid(), seed)
+        told = ctypes.c_int()
+        ctypes.CDLL(None).prctl(PR_GET_PDEATHSIG, ctypes.byref(told))
+        return {"seed": seed, "verdict": "held", "told": told.value}
+
+    def replay(self, seed: int) -> str:
+        return f"replay {seed}"
+
+
+def test_the_row_of_a_process_that_somebody_has_killed_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeds_module, "may_fork", lambda: True)
+    numbers = (signal.SIGKILL, signal.SIGTERM, signal.SIGABRT)
+    rows = [each.row for each in run_seeds(Ends(), numbers, jobs=1)]
+    assert [row["verdict"] for row in rows] == ["error"] * 3
+    assert [KILLED in row for row in rows] == [True, True, False]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can do it")
+def test_a_process_of_a_seed_is_killed_when_its_parent_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeds_module, "may_fork", lambda: True)
+    (found,) = run_seeds(Ends(), [0], jobs=1)
+    assert found.row["told"] == signal.SIGKILL
 
 
 class DiesWhileItSends:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sim import seeds as seeds_module
+from sim.seeds import SeedProcess
 from sim.swarm.code import code_digest
 from sim.swarm.job import SwarmJob
 from sim.swarm.profiles import Profile
@@ -21,25 +25,33 @@ def row(seed: int, verdict: str = "held") -> dict[str, object]:
     return {"seed": seed, "verdict": verdict}
 
 
+def opened(path: Path, job: SwarmJob = JOB, rows: list[dict[str, object]] | None = None) -> ResultsFile:
+    """Returns the file, open; `rows` get what it holds."""
+    return ResultsFile(path, job, (rows if rows is not None else []).append)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A file with the rows of the seeds 3 and 4."""
     path = tmp_path / "out.jsonl"
-    with closing(ResultsFile(path, JOB)) as file:
-        assert file.rows == {}
+    with closing(opened(path)) as file:
+        assert file.seeds == set()
         file.add(row(3))
         file.add(row(4, "starved"))
     return path
 
 
 def reopened(path: Path, job: SwarmJob = JOB) -> dict[int, dict[str, object]]:
-    with closing(ResultsFile(path, job)) as file:
-        return dict(file.rows)
+    rows: list[dict[str, object]] = []
+    with closing(opened(path, job, rows)) as file:
+        found = {int(str(each["seed"])): each for each in rows}
+        assert (file.seeds, len(rows)) == (set(found), len(found))
+        return found
 
 
 def test_rows_are_read_again_and_new_ones_come_after_them(path: Path) -> None:
-    with closing(ResultsFile(path, JOB)) as file:
-        assert list(file.rows) == [3, 4]
+    with closing(opened(path)) as file:
+        assert file.seeds == {3, 4}
         file.add(row(9))
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [line.get("seed") for line in lines] == [None, 3, 4, 9]
@@ -50,8 +62,8 @@ def test_rows_are_read_again_and_new_ones_come_after_them(path: Path) -> None:
 def test_a_torn_last_line_is_dropped_and_its_seed_is_missing(path: Path, cut: int) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:-cut])
-    with closing(ResultsFile(path, JOB)) as file:
-        assert list(file.rows) == [3]
+    with closing(opened(path)) as file:
+        assert file.seeds == {3}
         file.add(row(4, "starved"))
     assert path.read_bytes() == whole
 
@@ -68,7 +80,7 @@ def test_a_file_of_other_code_is_refused_and_stays_as_it_is(path: Path) -> None:
     other = path.read_bytes().replace(code_digest().encode(), b"0123456789abcdef")
     path.write_bytes(other)
     with pytest.raises(ResultsError, match=r"out\.jsonl:1: of a campaign with other code, 0123456789abcdef"):
-        ResultsFile(path, JOB)
+        opened(path)
     assert path.read_bytes() == other
 
 
@@ -91,7 +103,7 @@ def test_the_first_row_of_a_seed_counts(path: Path) -> None:
 def test_a_file_of_other_options_is_refused_and_stays(path: Path, job: SwarmJob) -> None:
     before = path.read_bytes()
     with pytest.raises(ResultsError, match=r"out\.jsonl:1: of a campaign with other options"):
-        ResultsFile(path, job)
+        opened(path, job)
     assert path.read_bytes() == before
 
 
@@ -103,7 +115,7 @@ def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, text: str
     path = tmp_path / "notes"
     path.write_text(text)
     with pytest.raises(ResultsError, match="notes"):
-        ResultsFile(path, JOB)
+        opened(path)
     assert path.read_text() == text
 
 
@@ -112,22 +124,53 @@ def test_a_damaged_line_in_the_midst_is_named(path: Path, line: str) -> None:
     lines = path.read_text().splitlines()
     path.write_text("\n".join([lines[0], line, *lines[1:], ""]))
     with pytest.raises(ResultsError, match=r"out\.jsonl:2: "):
-        ResultsFile(path, JOB)
+        opened(path)
 
 
 def test_a_file_that_cannot_be_made_is_an_error_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match=r"none/out\.jsonl: No such file"):
-        ResultsFile(tmp_path / "none" / "out.jsonl", JOB)
+        opened(tmp_path / "none" / "out.jsonl")
 
 
 @pytest.mark.parametrize("name", ["", "pipe"])
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ResultsError, match="no regular file"):
-        ResultsFile(tmp_path / name, JOB)
+        opened(tmp_path / name)
 
 
 def test_two_campaigns_do_not_write_to_one_file(path: Path) -> None:
-    with closing(ResultsFile(path, JOB)), pytest.raises(ResultsError, match="another campaign writes to it"):
-        ResultsFile(path, JOB)
+    with closing(opened(path)), pytest.raises(ResultsError, match="another campaign writes to it"):
+        opened(path)
     assert list(reopened(path)) == [3, 4]
+
+
+class Waits:
+    """A run that has begun when its seed's file is there, and has no end."""
+
+    title = "waits"
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def run(self, seed: int) -> dict[str, Any]:
+        (self._directory / str(seed)).touch()
+        signal.pause()
+        raise AssertionError(seed)
+
+    def replay(self, seed: int) -> str:
+        return f"replay {seed}"
+
+
+def test_a_process_of_a_seed_that_outlives_its_campaign_does_not_hold_the_file(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seeds_module, "may_fork", lambda: True)
+    with closing(opened(path)):
+        process = SeedProcess(Waits(tmp_path), 7)
+    try:
+        while not (tmp_path / "7").exists():
+            assert process._process.is_alive()
+        assert list(reopened(path)) == [3, 4]
+    finally:
+        process.end()
