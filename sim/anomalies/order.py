@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, NamedTuple, final
 
 from sim.anomalies.key_log import KeyLog
-from sim.anomalies.operations import Assigned
+from sim.anomalies.operations import NO_OFFSET, Assigned
 from sim.anomalies.rules import Answered, Judge, Placed, Poll, Report, Rule
 from sim.hosts.history import Outcome
 
@@ -202,38 +202,85 @@ class IntNonmonotonicPoll(_BackSteps):
     name, is_inside = "int-nonmonotonic-poll", True
 
 
-class _Sends(Rule):
-    """Follows the offsets of each client's answered sends to each log.
+class _Last(NamedTuple):
+    """The last answered send of a client to a log."""
 
-    A subclass judges pairs of sends: in one operation, or in successive ones.
+    digest: int
+    offset: int
+    line: int
+
+
+@final
+class _Pair:
+    """Two successive sends of a client to a log; an offset is NO_OFFSET as long as nobody knows it."""
+
+    __slots__ = ("before", "digest", "line", "offset", "process")
+
+    def __init__(self, process: str, last: _Last, answered: Answered) -> None:
+        self.process, self.line = process, answered.operation.line
+        self.before, self.offset = last.offset, answered.offset
+        # Of the first one.
+        self.digest = last.digest
+
+    def place(self, digest: int, offset: int) -> bool:
+        """Take the offset of one of them. Returns whether both are known now."""
+        assert offset != NO_OFFSET, self.line
+        if digest == self.digest:
+            self.before = offset
+        else:
+            self.offset = offset
+        return NO_OFFSET not in (self.before, self.offset)
+
+
+class _Sends(Rule):
+    """Follows the offsets of each client's answered sends to each log, also of those that only a reader shows.
+
+    A subclass judges pairs of sends: in one operation, or in successive ones. A record that nobody reads, and whose
+    answer had no offset, is in no order.
     """
 
     is_inside: ClassVar[bool]
 
     def __init__(self, report: Report) -> None:
         super().__init__(report)
-        self._last: dict[Place, Step] = {}
+        self._last: dict[Place, _Last] = {}
+        # By log and digest, the pairs that wait for the offset of that value.
+        self._waiting: dict[str, dict[int, list[_Pair]]] = {}
 
     def judges(self) -> Mapping[type, Judge]:
-        return {Answered: self._on_answered}
+        return {Answered: self._on_answered, Placed: self._on_placed}
 
     def _on_answered(self, log: KeyLog, answered: Answered) -> None:
-        operation, offset = answered.operation, answered.sent.offset
+        operation = answered.operation
         place = (operation.process, log.key)
         last = self._last.get(place)
-        step = Step(operation.process, -1 if last is None else last.offset, offset, operation.line)
-        if last is not None and (last.line == operation.line) == self.is_inside:
-            self._on_pair(log, step)
-        self._last[place] = step
+        self._last[place] = _Last(answered.digest, answered.offset, operation.line)
+        if last is None or (last.line == operation.line) != self.is_inside:
+            return
+        if last.offset == NO_OFFSET and (known := log.places.get(last.digest)) is not None:
+            last = last._replace(offset=known)
+        if NO_OFFSET not in (last.offset, answered.offset):
+            self._on_pair(log, operation.process, operation.line, last.offset, answered.offset)
+            return
+        pair = _Pair(operation.process, last, answered)
+        waiting = self._waiting.setdefault(log.key, {})
+        for digest, offset in ((last.digest, last.offset), (answered.digest, answered.offset)):
+            if offset == NO_OFFSET:
+                waiting.setdefault(digest, []).append(pair)
 
-    def _on_pair(self, log: KeyLog, step: Step) -> None:
-        if step.offset <= step.before:
+    def _on_placed(self, log: KeyLog, placed: Placed) -> None:
+        # Of a value at several offsets the first one counts.
+        waiting = self._waiting.get(log.key) if placed.before is None else None
+        for pair in waiting.pop(placed.digest, ()) if waiting else ():
+            if pair.place(placed.digest, placed.offset):
+                self._on_pair(log, pair.process, pair.line, pair.before, pair.offset)
+
+    def _on_pair(self, log: KeyLog, process: str, line: int, before: int, offset: int) -> None:
+        if offset <= before:
             self.found(
-                log,
-                step.line,
-                f"{step.process} sent a record that got offset {step.before}, and then one that got {step.offset} "
-                f"(line {step.line})",
-            )
+                log, line,
+                f"{process} sent a record that got offset {before}, and then one that got {offset} (line {line})",
+            )  # fmt: skip
 
 
 @final
@@ -264,7 +311,9 @@ class IntSendSkip(_Skips):
         return {Answered: self._on_answered, Placed: self._on_placed}
 
     def _on_answered(self, log: KeyLog, answered: Answered) -> None:
-        operation, offset = answered.operation, answered.sent.offset
+        operation, offset = answered.operation, answered.offset
+        if offset == NO_OFFSET:
+            return
         place = (operation.process, log.key)
         last = self._last.get(place)
         if last is not None and last.line == operation.line:

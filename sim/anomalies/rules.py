@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sim.anomalies.key_log import KeyLog
-from sim.anomalies.operations import Assigned, Operation, Polled, Sent, Value
+from sim.anomalies.operations import Assigned, Operation, Polled, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +45,11 @@ class Refused(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A send that was answered with an offset."""
+    """A send that was answered. Its offset is the answer's, else the one at which it was read, else NO_OFFSET."""
 
     operation: Operation
-    sent: Sent
+    digest: int
+    offset: int
 
 
 class Poll(NamedTuple):

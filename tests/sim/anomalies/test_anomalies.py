@@ -140,6 +140,41 @@ def test_nonmonotonic_send() -> None:
     assert names(sends("b", 1), sends("a", 0), read) == ["nonmonotonic-send"]
 
 
+def test_nonmonotonic_send_whose_offsets_only_a_reader_shows() -> None:
+    both = (sends("a"), sends("b"))
+    assert not names(*both, polls((0, "a"), (1, "b")))
+    found = all_found(*both, polls((0, "b"), (1, "a")))
+    assert [(each.name, each.line) for each in found] == [("nonmonotonic-send", 2)]
+    assert found[0].evidence == "p sent a record that got offset 1, and then one that got 0 (line 2)"
+
+
+@pytest.mark.parametrize(
+    "offsets", [(1, -1, -1), (-1, 0, -1), (-1, -1, 2), (-1, 0, 2), (1, -1, 2), (-1, -1, -1)]
+)
+@pytest.mark.parametrize("read_first", [0, 1, 2, 3])
+def test_each_pair_of_sends_is_judged_once_whoever_shows_their_offsets_and_when(
+    offsets: tuple[int, int, int], read_first: int
+) -> None:
+    """Of the places 1, 0 and 2, the first two fall."""
+    sent = [sends(value, offset) for value, offset in zip("abc", offsets, strict=True)]
+    read = polls((0, "b"), (1, "a"), (2, "c"))
+    assert names(*sent[:read_first], read, *sent[read_first:]) == ["nonmonotonic-send"]
+
+
+def test_sends_of_others_in_other_logs_or_to_no_known_offset_are_in_no_order() -> None:
+    read = polls((0, "b"), (1, "a"))
+    assert not names(sends("a"), sends("b", by="q"), read)
+    assert not names(sends("a"), sends("b", key="t-1"), polls((0, "b"), key="t-1"), polls((1, "a")))
+    assert names(sends("a"), sends("b"), polls((0, "b"))) == ["unseen"]
+    assert not names(sends("a"), sends("b", outcome=INFO), read)
+
+
+def test_int_nonmonotonic_send_whose_offsets_only_a_reader_shows() -> None:
+    both = ("p", OK, (Sent(K, "a"), Sent(K, "b")))
+    assert not names(both, polls((0, "a"), (1, "b")))
+    assert names(both, polls((0, "b"), (1, "a"))) == ["int-nonmonotonic-send"]
+
+
 def test_int_nonmonotonic_send() -> None:
     read = polls((0, "a"), (1, "b"))
     assert names(("p", OK, (Sent(K, "b", 1), Sent(K, "a", 0))), read) == ["int-nonmonotonic-send"]

@@ -11,9 +11,13 @@ from bench.history_data import CONSUMERS, KEYS, history_lines
 from sim.anomalies import order
 from sim.anomalies.check import AnomalyCheck
 from sim.anomalies.history_file import HistoryFile
+from sim.anomalies.key_log import KeyLog
 from sim.anomalies.offset_set import OffsetSet
-from sim.anomalies.operations import Operation
+from sim.anomalies.operations import NO_OFFSET, Operation
+from sim.anomalies.order import IntNonmonotonicSend, NonmonotonicSend
 from sim.anomalies.packed_map import PackedMap
+from sim.anomalies.rules import Answered, Placed
+from sim.hosts.history import Outcome
 from tests.sim.anomalies.histories import Item, all_found, polls, sends
 from tests.storage.lines import lines_of
 
@@ -105,3 +109,20 @@ def test_offset_set_joins_stretches() -> None:
     assert (offsets.first_in(6, 8), offsets.first_in(6, 20), offsets.first_in(11, 20)) == (None, 8, None)
     assert len(offsets._starts) == 2
     assert [offsets.last_before(each) for each in (3, 4, 5, 6, 9, 10, 50)] == [None, 3, 4, 5, 8, 9, 10]
+
+
+def test_sends_whose_offsets_their_readers_have_shown_wait_for_nothing() -> None:
+    rules = [NonmonotonicSend(lambda anomaly: None), IntNonmonotonicSend(lambda anomaly: None)]
+    log = KeyLog("t-0")
+    for number in range(1, 50):
+        both = Operation(number, "p", Outcome.OK, ())
+        for digest in (2 * number, 2 * number + 1):
+            for rule in rules:
+                rule.judges()[Answered](log, Answered(both, digest, NO_OFFSET))
+    assert all(rule._waiting["t-0"] for rule in rules)
+    for digest in range(2, 100):
+        read = Operation(60, "c", Outcome.OK, ())
+        for rule in rules:
+            rule.judges()[Placed](log, Placed(read, "v", digest, digest, None, True))
+        log.place(digest, digest, 60)
+    assert not any(rule._waiting["t-0"] for rule in rules)

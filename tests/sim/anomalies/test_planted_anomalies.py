@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sim.anomalies.check import NAMES
 from sim.anomalies.operations import Polled, Sent
 from sim.hosts.history import Outcome
-from tests.sim.anomalies.histories import Did, Item, all_found, names, polls, sends
+from tests.sim.anomalies.histories import Did, Item, all_found, polls, sends
 
 # Below it a record can be lost before every reader begins.
 FIRST = 3
@@ -137,6 +137,9 @@ PLANTED: dict[str, Callable[[str, Log, int], list[Did]]] = {
     "int-send-skip": _sent_around,
 }
 
+# What may come of another anomaly: of a value at two offsets, the one that is seen first may be out of order.
+FOLLOW = {("duplicate", "nonmonotonic-send")}
+
 
 def mixed(data: st.DataObject, first: list[Item], second: list[Did]) -> list[Item]:
     """Return both histories as one, each in its order."""
@@ -167,5 +170,6 @@ def test_a_planted_anomaly_is_found_by_its_name_alone(name: str, data: st.DataOb
     at = data.draw(st.integers(FIRST, _end(logs[key]) - 3))
     planted = PLANTED[name](key, logs[key], at)
     whole = mixed(data, history, planted)
-    assert {each.name for each in all_found(*whole)} == {name}
-    assert names(*whole) == ([] if name == "int-send-skip" else [name])
+    found = [each for each in all_found(*whole) if (name, each.name) not in FOLLOW]
+    assert {each.name for each in found} == {name}
+    assert len(found) == 1 and found[0].is_allowed == (name == "int-send-skip")
