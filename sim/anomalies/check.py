@@ -15,7 +15,7 @@ from sim.anomalies.content import (
     UnsentRead,
 )
 from sim.anomalies.key_log import Awaited, KeyLog, Unsent, digest_of
-from sim.anomalies.operations import NO_OFFSET, Assigned, Operation, Polled, Sent, Value
+from sim.anomalies.operations import NO_OFFSET, Moved, Operation, Polled, Sent, Value
 from sim.anomalies.order import (
     IntNonmonotonicPoll,
     IntNonmonotonicSend,
@@ -79,12 +79,12 @@ class AnomalyCheck:
                 if operation.outcome is Outcome.OK or operation.outcome is Outcome.INFO:
                     self._on_polled(operation, part)
 
-    def assign(self, assigned: Assigned) -> None:
-        """Judge the client's next polls of these logs without its last ones."""
-        assert assigned.line >= self._line, (assigned.line, self._line)
-        self._line = assigned.line
+    def move(self, moved: Moved) -> None:
+        """Judge the client's next polls of the logs in which it may go on anywhere without its last ones."""
+        assert moved.line >= self._line, (moved.line, self._line)
+        self._line = moved.line
         for rule in self._rules:
-            rule.on_assigned(assigned)
+            rule.on_moved(moved)
 
     def finish(self) -> None:
         """Judge what is still open now that the history has ended."""

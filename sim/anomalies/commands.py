@@ -11,7 +11,7 @@ import click
 
 from sim.anomalies.check import NAMES, AnomalyCheck
 from sim.anomalies.history_file import HistoryFile, HistoryFileError
-from sim.anomalies.operations import Assigned
+from sim.anomalies.operations import Operation
 from sim.anomalies.rules import Anomaly
 
 UNUSABLE_INPUT = 2
@@ -84,10 +84,10 @@ def check_history(file: BinaryIO, allowed: tuple[str, ...], as_json: bool) -> No
     check, source = AnomalyCheck(printer.on_anomaly), HistoryFile(file.name, file)
     try:
         for each in source.operations():
-            if isinstance(each, Assigned):
-                check.assign(each)
-            else:
+            if isinstance(each, Operation):
                 check.take(each)
+            else:
+                check.move(each)
     except HistoryFileError as error:
         click.echo(f"error: {_printable(str(error))}", err=True)
         sys.exit(UNUSABLE_INPUT)

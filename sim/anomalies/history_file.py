@@ -3,6 +3,7 @@
     {"process":"producer-1","type":"ok","f":"send","value":[["send","t-0",[7,"a"]]]}
     {"process":"consumer-1","type":"ok","f":"poll","value":[["poll",{"t-0":[[7,"a"],[8,"b"]]}]]}
     {"process":"consumer-1","type":"ok","f":"assign","value":["t-0"]}
+    {"process":"consumer-1","type":"ok","f":"seek","value":["t-0"]}
 
 `docs/history.md` has the members. Whatever is wrong with a file is reported with its line.
 """
@@ -13,15 +14,17 @@ import json
 from collections.abc import Iterator
 from typing import Any, BinaryIO, final
 
-from sim.anomalies.operations import NO_OFFSET, Assigned, Operation, Polled, Sent, Value
+from sim.anomalies.operations import NO_OFFSET, Assigned, Moved, Operation, Polled, Sent, Sought, Value
 from sim.hosts.history import Outcome
 
-FORMAT = "replog-history-1"
+FORMAT = "replog-history-2"
+# The format before: its `assign` is what `seek` is now.
+_OLDER = "replog-history-1"
 # Far above the longest poll: a file without line ends must not fill the memory.
-MAX_LINE_BYTES = 4 * 1024 * 1024
+MAX_LINE_BYTES = 64 * 1024 * 1024
 _OUTCOMES = {"invoke": Outcome.OPEN, "ok": Outcome.OK, "fail": Outcome.FAIL, "info": Outcome.INFO}
 _OF_RECORDS = frozenset({"send", "poll", "txn"})
-_OF_POSITIONS = frozenset({"assign", "subscribe"})
+_OF_POSITIONS = frozenset({"assign", "subscribe", "seek"})
 
 
 @final
@@ -33,6 +36,10 @@ class HistoryFileError(Exception):
         self.name, self.line, self.reason = name, line, reason
 
 
+def _has_ended(operation: Operation | Moved) -> bool:
+    return type(operation) is Operation and operation.outcome is not Outcome.OPEN
+
+
 @final
 class HistoryFile:
     """A history that is read once. `ignored` counts the lines that concern no record, those of faults for example."""
@@ -40,20 +47,21 @@ class HistoryFile:
     def __init__(self, name: str, file: BinaryIO) -> None:
         self._name, self._file = name, file
         self._line = self.ignored = 0
+        self._is_older = False
 
-    def operations(self) -> Iterator[Operation | Assigned]:
+    def operations(self) -> Iterator[Operation | Moved]:
         """Yield all operations in their order.
 
-        Raises HistoryFileError at the first line that is none, and at the end if there was no send and no poll.
+        Raises HistoryFileError at the first line that is none, and at the end if no send and no poll has ended.
         """
         has_records = False
         while text := self._file.readline(MAX_LINE_BYTES):
             self._line += 1
             if (operation := self._operation(self._members(text))) is not None:
-                has_records = has_records or type(operation) is Operation
+                has_records = has_records or _has_ended(operation)
                 yield operation
         if not has_records:
-            raise self._error("the history has no send and no poll")
+            raise self._error("the history has no send and no poll that has ended")
 
     def _members(self, text: bytes) -> dict[str, Any]:
         if len(text) == MAX_LINE_BYTES:
@@ -68,7 +76,7 @@ class HistoryFile:
             raise self._error("the line is no JSON object")
         return found
 
-    def _operation(self, members: dict[str, Any]) -> Operation | Assigned | None:
+    def _operation(self, members: dict[str, Any]) -> Operation | Moved | None:
         """Returns the operation of a line; None for the header, and for what concerns no record."""
         what = members.get("f")
         if "format" in members and "f" not in members:
@@ -76,10 +84,10 @@ class HistoryFile:
             return None
         if type(what) is not str:
             raise self._error("this is no operation: it needs `process`, `type`, `f` and `value`")
-        process, outcome = self._name_of(members.get("process")), _OUTCOMES.get(str(members.get("type")))
         if what not in _OF_RECORDS and what not in _OF_POSITIONS:
             self.ignored += 1
             return None
+        process, outcome = self._name_of(members.get("process")), _OUTCOMES.get(str(members.get("type")))
         if outcome is None:
             raise self._error(f"type {members.get('type')!r} is none of {', '.join(_OUTCOMES)}")
         value = members.get("value")
@@ -87,15 +95,19 @@ class HistoryFile:
             raise self._error("`value` is no list")
         if what in _OF_POSITIONS:
             keys = tuple([self._name_of(each) for each in value or ()])
-            if outcome is Outcome.FAIL or outcome is Outcome.OPEN:
-                return None
-            return Assigned(self._line, process, keys, what == "subscribe")
+            return None if outcome in (Outcome.FAIL, Outcome.OPEN) else self._moved(what, process, keys)
         return Operation(self._line, process, outcome, tuple(self._parts(value or ())))
+
+    def _moved(self, what: str, process: str, keys: tuple[str, ...]) -> Moved:
+        if what == "seek" or (what == "assign" and self._is_older):
+            return Sought(self._line, process, keys)
+        return Assigned(self._line, process, keys, what == "subscribe")
 
     def _check_header(self, form: object) -> None:
         if self._line != 1:
             raise self._error("`format` belongs on the first line: a file is one history")
-        if form != FORMAT:
+        self._is_older = form == _OLDER
+        if form not in (FORMAT, _OLDER):
             raise self._error(f"this is of format {form}: expected {FORMAT}, or operations without a header")
 
     def _name_of(self, found: object) -> str:

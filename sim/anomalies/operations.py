@@ -41,7 +41,7 @@ class Operation(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """A client's new positions: it may go on anywhere in the logs `keys`.
+    """A client's new logs: it goes on where it was in those of `keys` that it had, and anywhere in all others.
 
     With `is_subscription` the logs are chosen for it, from now on and at any time.
     """
@@ -50,3 +50,14 @@ class Assigned(NamedTuple):
     process: str
     keys: tuple[str, ...]
     is_subscription: bool = False
+
+
+class Sought(NamedTuple):
+    """A client's new positions: it may go on anywhere in the logs `keys`, and goes on where it was in all others."""
+
+    line: int
+    process: str
+    keys: tuple[str, ...]
+
+
+Moved = Assigned | Sought

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar, NamedTuple, final
 
 from sim.anomalies.key_log import KeyLog
-from sim.anomalies.operations import NO_OFFSET, Assigned
+from sim.anomalies.operations import NO_OFFSET, Assigned, Moved
 from sim.anomalies.rules import Answered, Judge, Placed, Poll, Report, Rule
 from sim.hosts.history import Outcome
 
@@ -31,18 +31,23 @@ class Positions:
 
     def __init__(self, *, is_inside: bool) -> None:
         self._is_inside = is_inside
-        self._at: dict[Place, int] = {}
+        # By client and log.
+        self._at: dict[str, dict[str, int]] = {}
         # The operation that was seen last, by its line, and the last offsets that it has read so far, by log.
         self._line = 0
         self._within: dict[str, int] = {}
         self._subscribed: set[str] = set()
 
-    def assign(self, assigned: Assigned) -> None:
-        """Forget where the client is in these logs."""
-        if assigned.is_subscription:
-            self._subscribed.add(assigned.process)
-        for key in assigned.keys:
-            self._at.pop((assigned.process, key), None)
+    def move(self, moved: Moved) -> None:
+        """Forget where the client is in the logs in which it may go on anywhere."""
+        at = self._at.get(moved.process, {})
+        if isinstance(moved, Assigned):
+            if moved.is_subscription:
+                self._subscribed.add(moved.process)
+            self._at[moved.process] = {key: at[key] for key in moved.keys if key in at}
+            return
+        for key in moved.keys:
+            at.pop(key, None)
 
     def steps(self, log: KeyLog, poll: Poll) -> list[Step]:
         """Returns the client's moves, without those to the next offset, which almost all are."""
@@ -61,16 +66,16 @@ class Positions:
                     found.append(Step(process, before, offset, line))
                 before = offset
             return found
-        place, first = (process, log.key), records[0][0]
-        last = self._at.get(place)
+        at, first = self._at.setdefault(process, {}), records[0][0]
+        last = at.get(log.key)
         # A later part of an operation goes on inside it.
         if before is None and last is not None and first != last + 1:
             found.append(Step(process, last, first, line, process in self._subscribed))
         if poll.operation.outcome is Outcome.OK:
-            self._at[place] = records[-1][0]
+            at[log.key] = records[-1][0]
         else:
             # A poll of unknown outcome may have been undone.
-            self._at.pop(place, None)
+            at.pop(log.key, None)
         return found
 
 
@@ -118,8 +123,8 @@ class _Skips(Rule):
     def judges(self) -> Mapping[type, Judge]:
         return {Poll: self._on_poll, Placed: self._on_placed}
 
-    def on_assigned(self, assigned: Assigned) -> None:
-        self._positions.assign(assigned)
+    def on_moved(self, moved: Moved) -> None:
+        self._positions.move(moved)
 
     def _on_poll(self, log: KeyLog, poll: Poll) -> None:
         for step in self._positions.steps(log, poll):
@@ -174,8 +179,8 @@ class _BackSteps(Rule):
     def judges(self) -> Mapping[type, Judge]:
         return {Poll: self._on_poll}
 
-    def on_assigned(self, assigned: Assigned) -> None:
-        self._positions.assign(assigned)
+    def on_moved(self, moved: Moved) -> None:
+        self._positions.move(moved)
 
     def _on_poll(self, log: KeyLog, poll: Poll) -> None:
         for step in self._positions.steps(log, poll):

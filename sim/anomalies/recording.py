@@ -22,7 +22,7 @@ def write_history(history: History, file: BinaryIO) -> None:
     read_from = {read.value: read.partition for read in history.reads if read.value in unplaced}
     sends = ((send.invoked_us, _sent(send, read_from)) for send in history.sends)
     reads = ((group[0].at_us, _polled(group)) for group in _polls(history))
-    moves = ((move.at_us, _assigned(move)) for move in history.moves)
+    moves = ((move.at_us, _sought(move)) for move in history.moves)
     # At one time a client moves, then reads.
     for _, line in merge(sends, moves, reads, key=lambda each: each[0]):
         file.write(_encoded(line))
@@ -53,5 +53,5 @@ def _polled(reads: Sequence[ReadOperation]) -> Line:
     return {"process": reads[0].consumer, "type": "ok", "f": "poll", "value": [part]}
 
 
-def _assigned(move: Move) -> Line:
-    return {"process": move.consumer, "type": "ok", "f": "assign", "value": [move.partition]}
+def _sought(move: Move) -> Line:
+    return {"process": move.consumer, "type": "ok", "f": "seek", "value": [move.partition]}

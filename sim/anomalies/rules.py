@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from sim.anomalies.key_log import KeyLog
-from sim.anomalies.operations import Assigned, Operation, Polled, Value
+from sim.anomalies.operations import Moved, Operation, Polled, Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Ended(NamedTuple):
     line: int
 
 
-# Assigned concerns no single log.
+# Moved concerns no single log.
 Event = Placed | Refused | Answered | Poll | Ended
 Judge = Callable[..., None]
 Report = Callable[[Anomaly], None]
@@ -86,7 +86,7 @@ class Rule:
     def judges(self) -> Mapping[type, Judge]:
         raise NotImplementedError
 
-    def on_assigned(self, assigned: Assigned) -> None:
+    def on_moved(self, moved: Moved) -> None:
         """Forget where the client was; most rules do not know that."""
 
     def found(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from sim.anomalies.check import AnomalyCheck
-from sim.anomalies.operations import NO_OFFSET, Assigned, Operation, Polled, Sent
+from sim.anomalies.operations import NO_OFFSET, Assigned, Moved, Operation, Polled, Sent, Sought
 from sim.anomalies.rules import Anomaly
 from sim.hosts.history import Outcome
 
 K = "t-0"
 # What a client did, without its line.
 Did = tuple[str, Outcome, tuple[Sent | Polled, ...]]
-Item = Did | tuple[str, tuple[str, ...], bool]
+Item = Did | Moved
 
 
 def sends(
@@ -28,20 +28,23 @@ def stored(values: str, start: int = 0) -> list[Did]:
     return [sends(value, start + place) for place, value in enumerate(values)]
 
 
-def assigns(by: str = "c", key: str = K, *, is_subscription: bool = False) -> Item:
-    return by, (key,), is_subscription
+def assigns(*keys: str, by: str = "c", is_subscription: bool = False) -> Moved:
+    return Assigned(0, by, keys, is_subscription)
+
+
+def seeks(*keys: str, by: str = "c") -> Moved:
+    return Sought(0, by, keys)
 
 
 def all_found(*items: Item) -> list[Anomaly]:
     """Return every anomaly of the history, in the order in which they are found."""
     found: list[Anomaly] = []
     check = AnomalyCheck(found.append)
-    for line, (process, second, third) in enumerate(items, 1):
-        if isinstance(second, Outcome):
-            assert isinstance(third, tuple), third
-            check.take(Operation(line, process, second, third))
+    for line, item in enumerate(items, 1):
+        if isinstance(item, Assigned | Sought):
+            check.move(item._replace(line=line))
         else:
-            check.assign(Assigned(line, process, second, bool(third)))
+            check.take(Operation(line, *item))
     check.finish()
     return found
 

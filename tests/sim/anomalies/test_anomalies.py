@@ -6,7 +6,7 @@ import pytest
 
 from sim.anomalies.operations import Polled, Sent
 from sim.hosts.history import Outcome
-from tests.sim.anomalies.histories import Did, K, all_found, assigns, names, polls, sends, stored
+from tests.sim.anomalies.histories import Did, K, all_found, assigns, names, polls, seeks, sends, stored
 
 FAIL, INFO, OK, OPEN = Outcome.FAIL, Outcome.INFO, Outcome.OK, Outcome.OPEN
 
@@ -97,18 +97,34 @@ def test_offsets_without_a_value_are_not_skipped() -> None:
     assert not names(sends("a", 0), sends("c", 2), polls((0, "a"), (2, "c")))
 
 
-def test_assigned_client_may_go_on_anywhere() -> None:
+def test_client_that_sought_may_go_on_anywhere_in_these_logs() -> None:
     reads_all = polls((0, "a"), (1, "b"), (2, "c"), by="d")
-    assert not names(*stored("abc"), reads_all, polls((0, "a")), assigns(), polls((2, "c")))
-    assert names(*stored("abc"), reads_all, polls((0, "a")), assigns(key="t-1"), polls((2, "c"))) == [
-        "poll-skip"
-    ]
-    assert not names(*stored("ab"), polls((0, "a"), (1, "b")), assigns(), polls((0, "a")))
+    assert not names(*stored("abc"), reads_all, polls((0, "a")), seeks(K), polls((2, "c")))
+    assert names(*stored("abc"), reads_all, polls((0, "a")), seeks("t-1"), polls((2, "c"))) == ["poll-skip"]
+    assert not names(*stored("ab"), polls((0, "a"), (1, "b")), seeks(K), polls((0, "a")))
+
+
+@pytest.mark.parametrize("is_subscription", [False, True])
+def test_assigned_client_goes_on_where_it_was_in_the_logs_that_it_keeps_and_anywhere_in_others(
+    is_subscription: bool,
+) -> None:
+    reads_all = polls((0, "a"), (1, "b"), (2, "c"), by="d")
+
+    def found(*assigned: tuple[str, ...]) -> list[str]:
+        moves = [assigns(*keys, is_subscription=is_subscription) for keys in assigned]
+        anomalies = all_found(*stored("abc"), reads_all, polls((0, "a")), *moves, polls((2, "c")))
+        assert all(each.is_allowed == is_subscription for each in anomalies)
+        return [each.name for each in anomalies]
+
+    assert found((K, "t-1")) == ["poll-skip"]
+    assert found(("t-1",)) == found(()) == []
+    # It was taken away, and came back.
+    assert found(("t-1",), (K,)) == []
 
 
 def test_subscribed_client_is_moved_between_polls_and_not_inside_one() -> None:
     reads_all = polls((0, "a"), (1, "b"), (2, "c"), by="d")
-    subscribed = (*stored("abc"), reads_all, assigns(is_subscription=True))
+    subscribed = (*stored("abc"), reads_all, assigns(K, is_subscription=True))
     found = all_found(*subscribed, polls((0, "a")), polls((2, "c")), polls((2, "c")))
     assert [(each.name, each.is_allowed) for each in found] == [
         ("poll-skip", True),
@@ -155,7 +171,7 @@ def test_nonmonotonic_send_whose_offsets_only_a_reader_shows() -> None:
 def test_each_pair_of_sends_is_judged_once_whoever_shows_their_offsets_and_when(
     offsets: tuple[int, int, int], read_first: int
 ) -> None:
-    """Of the places 1, 0 and 2, the first two fall."""
+    """The records are at 1, 0 and 2: only the first two fall."""
     sent = [sends(value, offset) for value, offset in zip("abc", offsets, strict=True)]
     read = polls((0, "b"), (1, "a"), (2, "c"))
     assert names(*sent[:read_first], read, *sent[read_first:]) == ["nonmonotonic-send"]
@@ -224,12 +240,12 @@ def test_failed_transaction_has_neither_sent_nor_read() -> None:
 
 
 def test_subscription_excuses_no_step_before_it() -> None:
-    steps = (assigns(), polls((0, "a")), polls((2, "c")))
+    steps = (seeks(K), polls((0, "a")), polls((2, "c")))
     late = (sends("b", 1, by="q"), polls((1, "b"), by="d"))
     sent = (sends("a", 0), sends("c", 2))
     assert names(*sent, *steps, *late) == ["poll-skip"]
-    assert names(*sent, *steps, assigns(is_subscription=True), *late) == ["poll-skip"]
-    assert not names(*sent, assigns(is_subscription=True), *steps, *late)
+    assert names(*sent, *steps, assigns(K, is_subscription=True), *late) == ["poll-skip"]
+    assert not names(*sent, assigns(K, is_subscription=True), *steps, *late)
 
 
 def test_a_number_is_another_value_than_its_text() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from replog.cli import main
-from sim.anomalies.history_file import FORMAT, MAX_LINE_BYTES, HistoryFile, HistoryFileError
-from sim.anomalies.operations import Assigned, Operation, Polled, Sent
+from sim.anomalies import history_file
+from sim.anomalies.history_file import FORMAT, HistoryFile, HistoryFileError
+from sim.anomalies.operations import Assigned, Moved, Operation, Polled, Sent, Sought
 from sim.anomalies.recording import write_history
 from sim.hosts.history import History, Move, Outcome, ReadOperation, SendOperation
 
@@ -18,7 +19,7 @@ SEND = b'{"process":"p","type":"ok","f":"send","value":[["send","t-0",[0,"a"]]]}
 POLL = b'{"process":"c","type":"ok","f":"poll","value":[["poll",{"t-0":[[0,"a"]]}]]}\n'
 
 
-def read(*lines: bytes) -> list[Operation | Assigned]:
+def read(*lines: bytes) -> list[Operation | Moved]:
     return list(HistoryFile("h", io.BytesIO(b"".join(lines))).operations())
 
 
@@ -35,11 +36,23 @@ def test_operations_keep_their_lines_and_numbers_become_names_of_clients_and_log
 def test_transactions_invocations_and_positions_are_read() -> None:
     transaction = b'{"process":1,"type":"invoke","f":"txn","value":[["send","t-0",[null,"a"]],["poll"]]}\n'
     assign = b'{"process":1,"type":"ok","f":"assign","value":["t-0"]}\n'
-    assert read(transaction, assign, assign.replace(b"assign", b"subscribe")) == [
+    moves = (assign, assign.replace(b"assign", b"subscribe"), assign.replace(b"assign", b"seek"))
+    assert read(transaction, *moves, SEND)[:-1] == [
         Operation(1, "1", Outcome.OPEN, (Sent("t-0", "a"),)),
         Assigned(2, "1", ("t-0",)),
         Assigned(3, "1", ("t-0",), is_subscription=True),
+        Sought(4, "1", ("t-0",)),
     ]
+
+
+def test_assign_of_the_older_format_is_a_seek() -> None:
+    assign = b'{"process":1,"type":"ok","f":"assign","value":["t-0"]}\n'
+    subscribe = assign.replace(b"assign", b"subscribe")
+    assert read(b'{"format":"replog-history-1"}\n', assign, subscribe, SEND)[:-1] == [
+        Sought(2, "1", ("t-0",)),
+        Assigned(3, "1", ("t-0",), is_subscription=True),
+    ]
+    assert read(b'{"format":"replog-history-2"}\n', assign, SEND)[:-1] == [Assigned(2, "1", ("t-0",))]
 
 
 def test_assignment_that_did_not_happen_is_passed_over() -> None:
@@ -51,11 +64,11 @@ def test_assignment_that_did_not_happen_is_passed_over() -> None:
 
 
 def test_operations_about_no_record_are_counted() -> None:
-    source = HistoryFile(
-        "h", io.BytesIO(b'{"process":"nemesis","type":"info","f":"kill","value":["n1"]}\n' + SEND)
-    )
+    kill = b'{"process":"nemesis","type":"info","f":"kill","value":["n1"]}\n'
+    of_nobody = b'{"process":null,"type":"info","f":"log-line"}\n'
+    source = HistoryFile("h", io.BytesIO(kill + of_nobody + SEND))
     assert len(list(source.operations())) == 1
-    assert source.ignored == 1
+    assert source.ignored == 2
 
 
 @pytest.mark.parametrize(
@@ -64,7 +77,7 @@ def test_operations_about_no_record_are_counted() -> None:
         (b"{", "the line is cut off"),
         (b"{\n", "the line is no JSON"),
         (b"[]\n", "the line is no JSON object"),
-        (b'{"format":"replog-history-1"}\n', "`format` belongs on the first line"),
+        (b'{"format":"replog-history-2"}\n', "`format` belongs on the first line"),
         (b'{"at":1,"node":"broker-1","kind":"start"}\n', "this is no operation"),
         (SEND.replace(b"ok", b"done"), "type 'done' is none of invoke, ok, fail, info"),
         (SEND.replace(b'"p"', b"{}"), "{} is neither a text nor a whole number"),
@@ -72,13 +85,26 @@ def test_operations_about_no_record_are_counted() -> None:
         (SEND.replace(b"[0,", b"[true,"), "[True, 'a'] is not [OFFSET, VALUE]"),
         (POLL.replace(b'"poll",{', b'"pull",{'), "a part is neither"),
         (POLL.replace(b'"a"', b"1.5"), "1.5 is neither a text nor a whole number"),
-        (b" " * MAX_LINE_BYTES, "the line is longer than"),
     ],
 )
 def test_what_is_no_operation_is_reported_with_its_line(line: bytes, reason: str) -> None:
     with pytest.raises(HistoryFileError, match=r"^h:2: ") as caught:
         read(SEND, line)
     assert caught.value.reason.startswith(reason)
+
+
+def test_line_without_an_end_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_file, "MAX_LINE_BYTES", 100)
+    with pytest.raises(HistoryFileError, match=r"^h:2: the line is longer than 100 bytes"):
+        read(SEND, b" " * 1_000)
+
+
+def test_a_poll_may_have_as_many_bytes_as_a_consumer_gets_at_once() -> None:
+    value = "x" * 5_000_000
+    poll = json.loads(POLL) | {"value": [["poll", {"t-0": [[0, value]]}]]}
+    assert read(json.dumps(poll).encode() + b"\n") == [
+        Operation(1, "c", Outcome.OK, (Polled("t-0", ((0, value),)),))
+    ]
 
 
 def test_header_of_another_format_is_refused() -> None:
@@ -99,6 +125,7 @@ def test_operation_with_a_member_format_is_an_operation() -> None:
         json.dumps({"format": FORMAT}).encode() + b"\n",
         b'{"process":"nemesis","type":"info","f":"kill"}\n',
         b'{"process":"c","type":"ok","f":"assign","value":["t-0"]}\n',
+        SEND.replace(b"ok", b"invoke"),
     ],
 )
 def test_history_without_sends_and_polls_is_refused(
@@ -107,7 +134,10 @@ def test_history_without_sends_and_polls_is_refused(
     path = tmp_path / "h.jsonl"
     path.write_bytes(lines)
     assert main(["history", "check", str(path)]) == 2
-    assert capsys.readouterr() == ("", f"error: {path}:1: the history has no send and no poll\n")
+    assert capsys.readouterr() == (
+        "",
+        f"error: {path}:1: the history has no send and no poll that has ended\n",
+    )
 
 
 def test_history_of_a_run_is_written_in_order_of_time() -> None:
@@ -134,7 +164,7 @@ def test_history_of_a_run_is_written_in_order_of_time() -> None:
     write_history(history, file)
     file.seek(0)
     assert list(HistoryFile("h", file).operations()) == [
-        Assigned(2, "c", ("t-0",)),
+        Sought(2, "c", ("t-0",)),
         Operation(3, "p", Outcome.OK, (Sent("t-0", "a", 0),)),
         # Its reader knows where it is.
         Operation(4, "p", Outcome.INFO, (Sent("t-0", "b"),)),

@@ -8,7 +8,7 @@ import pytest
 
 from sim.anomalies.check import AnomalyCheck
 from sim.anomalies.history_file import HistoryFile
-from sim.anomalies.operations import Assigned
+from sim.anomalies.operations import Operation
 from sim.run import run_scenario
 from sim.scenario.loading import parse_scenario
 
@@ -31,10 +31,10 @@ def anomalies_of(text: str, bug: str | None = None) -> set[str]:
     file.seek(0)
     check = AnomalyCheck(lambda anomaly: found.add(anomaly.name))
     for each in HistoryFile("run", file).operations():
-        if isinstance(each, Assigned):
-            check.assign(each)
-        else:
+        if isinstance(each, Operation):
             check.take(each)
+        else:
+            check.move(each)
     check.finish()
     assert check.records_read > 100, check.records_read
     return found
