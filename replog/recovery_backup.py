@@ -21,10 +21,20 @@ _COPIED_AT_ONCE = 1 << 20
 
 
 @contextmanager
-def overlay() -> Iterator[OverlayFileSystem]:
-    """Make a file system over the real one that changes nothing; its copies are deleted at the end."""
+def scratch_directory() -> Iterator[str]:
+    """Make a directory for the copies of all overlays of a command, which is deleted at the end.
+
+    The command's own process makes it: one that works on a partition may be ended at any time, and deletes nothing.
+    """
     with tempfile.TemporaryDirectory(prefix="replog-dry-run-") as scratch:
-        yield OverlayFileSystem(OsFileSystem(keeps_access_times=True), scratch)
+        yield scratch
+
+
+@contextmanager
+def overlay(scratch: str) -> Iterator[OverlayFileSystem]:
+    """Make a file system over the real one that changes nothing; its copies in `scratch` are deleted at the end."""
+    with tempfile.TemporaryDirectory(dir=scratch) as copies:
+        yield OverlayFileSystem(OsFileSystem(keeps_access_times=True), copies)
 
 
 def check_target(target: str, directory: str) -> str:

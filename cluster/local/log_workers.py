@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -42,12 +42,12 @@ def default_jobs(file_system: FileSystem, paths: Sequence[str]) -> int:
 
 def for_each_partition(
     work: Callable[[str], Result], paths: Sequence[str], *, jobs: int, title: str
-) -> Iterator[Result]:
+) -> Generator[Result, None, None]:
     """Yields the result of `work` for each of `paths`, in their order, as soon as it and those before it are done.
 
     With more than one job, `work` and its results are sent between processes, so `work` must be a function of a module
-    or a partial of one. The processes end with this one, at once when it is interrupted. Raises ChildProcessError
-    where one of them is killed.
+    or a partial of one. The processes end with this one, at once when it is interrupted or closed: they have ended when
+    `close` returns. Raises ChildProcessError where one of them is killed.
     """
     with ExitStack() as stack:
         bar = _progress(stack, len(paths), title)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from replog import recovery_backup
 from replog.log_commands import log as log_group
 from storage.disk.filesystem import OpenMode
 from storage.disk.os_filesystem import OsFileSystem
-from storage.disk.overlay import Change, OverlayFileSystem
+from storage.disk.overlay import Change, OverlayFile, OverlayFileSystem
 from tests.places import GOLDEN
 from tests.replog.test_log_commands import directory  # noqa: F401
 
@@ -163,6 +166,114 @@ def test_a_backup_that_fails_is_taken_away_and_nothing_is_changed(
     result = run(directory, "--backup", tmp_path / "one")
     assert result.exit_code == 2 and "No space left on device; nothing was changed" in result.stderr
     assert tree(directory) == before and not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+def test_without_room_for_the_dry_run_there_is_no_backup_and_nothing_is_changed(
+    directory: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+) -> None:
+    """Before, the backup lacked the partition whose dry run had failed, and the recovery cut it all the same."""
+    for name in ("t-0", "u-0"):
+        path = directory / name / LOG
+        path.write_bytes(path.read_bytes()[:-1])
+    before = tree(directory)
+
+    opened = OverlayFileSystem.open
+
+    def full(overlay: OverlayFileSystem, path: str, mode: OpenMode, *, can_rest: bool = False) -> OverlayFile:
+        if "/t-0/" in path and mode is not OpenMode.READ:
+            raise OSError(number, os.strerror(number), "/scratch/1")
+        return opened(overlay, path, mode, can_rest=can_rest)
+
+    monkeypatch.setattr(OverlayFileSystem, "open", full)
+    result = run(directory, "--backup", tmp_path / "one")
+    assert result.exit_code == 2 and result.stdout == ""
+    start, end = "error: --backup: what would change is not known: ", "; nothing was changed\n"
+    assert result.stderr.startswith(start) and result.stderr.endswith(end)
+    assert os.strerror(number) in result.stderr and result.stderr.count("\n") == 1
+    assert tree(directory) == before and not (tmp_path / "one").exists()
+
+
+def test_a_backup_without_a_place_for_the_dry_run_is_one_line(
+    directory: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    result = run(directory, "--backup", tmp_path / "one")
+    assert result.exit_code == 2 and "what would change is not known" in result.stderr
+    assert result.stderr.endswith("; nothing was changed\n") and result.stderr.count("\n") == 1
+
+
+def test_a_backup_is_made_beside_a_log_that_cannot_be_healed(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+    """Its recovery stops where its dry run did, so the backup has all that changes."""
+    (directory / "u-0" / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
+    cut_and_lower(directory)
+    assert run(directory, "--backup", tmp_path / "one").exit_code == 2
+    assert (tmp_path / "one" / "t-0" / LOG).exists()
+
+
+def test_a_dry_run_that_the_system_stops_names_no_file_of_a_half_recovery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it listed `leader-epoch-checkpoint.tmp` as to be created."""
+
+    def full(overlay: OverlayFileSystem, old: str, new: str) -> None:
+        raise OSError(28, "No space left on device", new)
+
+    path = tmp_path / "shapes-none-0"
+    shutil.copytree(GOLDEN / "kafka-4.1" / "clean" / path.name, path)
+    (path / "leader-epoch-checkpoint").unlink()
+    monkeypatch.setattr(OverlayFileSystem, "rename", full)
+    answer = json.loads(run(path, "--dry-run", "--json").stdout)
+    assert "No space left" in answer["partitions"][0]["error"] and answer["changes"] == {}
+
+
+INTERRUPTED = """
+import sys
+from pathlib import Path
+from replog import log_commands, partition_recovery
+from replog.cli import main
+directory, flag = sys.argv[1:]
+recover_in = partition_recovery._recover_in
+def recover(file_system, result, *rest):
+    recover_in(file_system, result, *rest)
+    if not result.directory.endswith("t-0"):
+        Path(flag).touch()
+        Path(flag + ".never").open()
+def interrupted(lines):
+    while not Path(flag).exists():
+        pass
+    raise KeyboardInterrupt
+partition_recovery._recover_in = recover
+log_commands.echo_lines = interrupted
+sys.argv[1:] = ["log", "recover", "--dry-run", "--jobs", "2", directory]
+sys.exit(main())
+"""
+
+
+def test_an_interrupted_dry_run_of_several_processes_leaves_no_copies(
+    directory: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """Before, a process that was ended in the midst of its partition left its copies."""
+    cut_and_lower(directory)
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    # A FIFO without a writer: who opens it for reading waits.
+    os.mkfifo(tmp_path / "flag.never")
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(directory), str(tmp_path / "flag")],
+        env=os.environ | {"TMPDIR": str(scratch)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (3, "error: interrupted\n")
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_dry_run_and_a_backup_exclude_each_other(directory: Path, tmp_path: Path) -> None:  # noqa: F811
