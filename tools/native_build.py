@@ -81,6 +81,7 @@ LEFT_OUT = {
     "storage/codec/zstd_stream.py": _RARE,
     "storage/directory": _RARE,
     "storage/disk/checkpoints.py": _RARE,
+    "storage/disk/file_locks.py": _RARE,
     "storage/disk/handle_pool.py": _RARE,
     "storage/disk/machine_limits.py": _RARE,
     "storage/disk/os_filesystem.py": "has a class derived from int, which mypyc cannot compile",

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar, final
 
 from storage.codec.buffer import Buffer
+from storage.disk.file_locks import is_whole_file_locked, lock_whole_file
 from storage.disk.filesystem import FileStat, OpenMode
 from storage.disk.handle_pool import OUT_OF_HANDLES, HandlePool
 from storage.disk.machine_limits import default_handle_limit, named_error
@@ -379,7 +380,7 @@ def _read_on(descriptor: int, position: int, size: int, data: bytes) -> bytes:
 
 @final
 class OsLock:
-    """An flock on its own descriptor: it excludes other processes and other holders in this process."""
+    """A lock on its own descriptor: it excludes other processes, Kafka's too, and other holders in this process."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -573,13 +574,28 @@ class OsFileSystem:
             raise named_error(error, path) from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_whole_file(descriptor)
         except OSError as error:
             os.close(descriptor)
             raise named_error(error, path) from error
         return OsLock(descriptor)
 
     def is_locked(self, path: str) -> bool:
-        """Whether some process holds the lock on `path`; does not take it. False if Linux does not report locks."""
+        """Whether some process holds the lock on `path`; does not take it. False if the system does not say."""
+        return self._has_asked_lock(path) or self._has_listed_lock(path)
+
+    def _has_asked_lock(self, path: str) -> bool:
+        try:
+            descriptor = os.open(path, _OPEN_FLAGS[OpenMode.READ])
+        except OSError:
+            return False
+        try:
+            return is_whole_file_locked(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _has_listed_lock(self, path: str) -> bool:
+        """Whether Linux lists a lock on `path`, also an flock alone. It lists none of another PID namespace."""
         try:
             found = os.stat(path)
             descriptor = os.open(_LOCKS, os.O_RDONLY)

@@ -25,6 +25,7 @@ from storage.draws import Draws
 from storage.inspection.verify.directory import OFFSET_CHECKPOINTS
 from storage.inspection.verify.partition import PartitionReport
 from tests.places import GOLDEN
+from tests.storage.disk.test_file_locks import locked_by_kafka
 from tests.storage.logs import NOW_MS, append_each
 
 
@@ -181,6 +182,24 @@ def test_a_directory_in_use_is_refused_by_commands_that_write_and_read_by_verify
     finally:
         logs.shutdown()
     assert run("recover", directory).exit_code == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has locks of this kind")
+def test_a_directory_that_kafka_uses_is_refused_as_one_of_a_node(directory: Path) -> None:
+    """Before, its lock was not seen, and a log that Kafka writes was cut."""
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    with locked_by_kafka(directory / ".lock") as answer:
+        assert answer == "held"
+        for arguments in (
+            ("recover", directory),
+            ("recover", directory / "t-0"),
+            ("recover", "--dry-run", directory),
+            ("truncate", directory / "t-0", "--to-offset", "1"),
+        ):
+            result = run(*arguments)
+            assert result.exit_code == 2 and result.stdout == "" and result.stderr.count("\n") == 1
+            assert f"error: {directory} is in use: " in result.stderr
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
 
 
 def test_what_a_node_is_about_to_delete_is_no_inconsistency(directory: Path) -> None:
