@@ -24,11 +24,12 @@ from replog.log_command_options import (
     quiet_logging,
 )
 from replog.log_inspect_commands import stats, verify
+from replog.log_places import Key, key_of, log_directory_of, path_of
 from replog.partition_recovery import (
     Recovery,
+    check_metadata,
     cut_lines,
     fields_of,
-    key_of,
     open_log,
     plan_lines,
     read_offsets,
@@ -46,6 +47,7 @@ from storage.errors import CorruptCheckpoint, StorageError, reason_of
 from storage.inspection.verify.directory import OFFSET_CHECKPOINTS, looks_like_log_directory
 from storage.inspection.verify.partition import is_partition_directory, partition_directories
 from storage.segment.lookups import read_next_offset
+from storage.topics import DELETE_SUFFIX
 
 # The lines that a result is printed in.
 Show = Callable[[Recovery], Iterator[str]]
@@ -96,7 +98,8 @@ def recover(
     A backup has the files that are changed or deleted. To undo a recovery, copy them back and delete the files that the
     backup's BACKUP.json lists as created.
     """
-    file_system, path = OsFileSystem(), clean_path(directory)
+    file_system = OsFileSystem()
+    path = path_of(file_system, directory)
     topic_config(properties)
     if dry_run and backup is not None:
         raise click.UsageError("--dry-run changes nothing, so --backup has nothing to copy")
@@ -226,13 +229,15 @@ def truncate(directory: str, to_offset: int, as_json: bool, properties: tuple[st
 
     The log is recovered first, and what that cuts is reported too.
     """
-    file_system, path = OsFileSystem(), clean_path(directory)
+    file_system = OsFileSystem()
+    path = path_of(file_system, directory)
     if not is_partition_directory(file_system, path):
         fail(f"{path} is not a partition directory (TOPIC-PARTITION)")
     config = topic_config(properties)
     recovery = Recovery(directory=path)
     with _offline(file_system, path):
         try:
+            check_metadata(file_system, path)
             vouchers = _vouchers(file_system, path, [path])
             vouchers.withdraw()
             log = open_log(file_system, path, config, report=recovery.note, now_ms=_now_ms())
@@ -289,6 +294,8 @@ def _offline(file_system: OsFileSystem, path: str, *, locks: bool = True) -> Ite
     """
     if is_partition_directory(file_system, path):
         log_directory, partitions = dirname(path), [path]
+        if path.endswith(DELETE_SUFFIX):
+            fail(f"{path} is set aside to be deleted ({DELETE_SUFFIX}): it is no log any more")
     else:
         log_directory = path
         partitions = [join(path, name) for name in partition_directories(file_system, path)]
@@ -332,21 +339,18 @@ def _warn_of_damaged_checkpoints(file_system: OsFileSystem, log_directory: str) 
             fail(reason_of(error))
 
 
-def _log_directory(file_system: FileSystem, path: str) -> str:
-    return dirname(path) if is_partition_directory(file_system, path) else path
-
-
 def _vouchers(file_system: FileSystem, path: str, partitions: list[str]) -> Vouchers:
-    keys = [key_of(each) for each in partitions]
-    return Vouchers(file_system, _log_directory(file_system, path), keys, read_offsets)
+    keys = [key for key in map(key_of, partitions) if key is not None]
+    return Vouchers(file_system, log_directory_of(file_system, path), keys, read_offsets)
 
 
-def _ends(results: list[Recovery]) -> dict[tuple[str, int], int]:
-    """Returns the ends (exclusive) of the logs whose recovery has not failed."""
+def _ends(results: list[Recovery]) -> dict[Key, int]:
+    """Returns the ends (exclusive) of the logs whose recovery has not failed, of those that checkpoints have."""
     return {
-        key_of(each.directory): each.log_end_offset
+        key: each.log_end_offset
         for each in results
         if each.error is None and each.log_end_offset is not None
+        if (key := key_of(each.directory)) is not None
     }
 
 
@@ -354,7 +358,7 @@ def _lower_checkpoints(file_system: FileSystem, path: str, results: list[Recover
     """Lower each checkpointed offset that is beyond the end of its log (FL5, and for the cleaner's offsets Kafka's
     LogManager.truncateTo).
     """
-    log_directory = _log_directory(file_system, path)
+    log_directory = log_directory_of(file_system, path)
     ends = {key_of(each.directory): each.log_end_offset for each in results}
     for name in OFFSET_CHECKPOINTS:
         checkpoint = join(log_directory, name)

@@ -14,7 +14,6 @@ from cluster.local.log_workers import default_jobs, for_each_partition
 from replog.log_command_options import (
     UNUSABLE,
     VIOLATED,
-    clean_path,
     directory_argument,
     echo_lines,
     fail,
@@ -22,6 +21,7 @@ from replog.log_command_options import (
     json_option,
     quiet_logging,
 )
+from replog.log_places import log_directory_of, path_of
 from storage.directory.manager import LOCK_FILE
 from storage.disk.filesystem import OpenMode, basename, dirname, join
 from storage.disk.machine_limits import handle_limit_of
@@ -54,7 +54,8 @@ def verify(directory: str, deep_iteration: bool, jobs: int | None, as_json: bool
     DIRECTORY is one partition's or a log directory; paths of files are relative to it. While a node is using it, files
     that are about to be deleted are left out.
     """
-    file_system, path = _file_system(), clean_path(directory)
+    file_system = _file_system()
+    path = path_of(file_system, directory)
     partitions = _partitions(file_system, path)
     count = default_jobs(file_system, partitions) if jobs is None else jobs
     in_use = _is_in_use(file_system, path)
@@ -85,8 +86,7 @@ def verify(directory: str, deep_iteration: bool, jobs: int | None, as_json: bool
 
 
 def _is_in_use(file_system: OsFileSystem, path: str) -> bool:
-    log_directory = dirname(path) if is_partition_directory(file_system, path) else path
-    return file_system.is_locked(join(log_directory, LOCK_FILE))
+    return file_system.is_locked(join(log_directory_of(file_system, path), LOCK_FILE))
 
 
 def _verify_one(path: str, *, deep: bool, in_use: bool) -> PartitionReport:
@@ -186,7 +186,8 @@ def stats(directory: str, jobs: int | None, as_json: bool) -> None:
     DIRECTORY is one partition's or a log directory. Files and maps are those of a node that has used every segment;
     they are compared with the limits of this machine (ulimit -n, vm.max_map_count).
     """
-    file_system, path = _file_system(), clean_path(directory)
+    file_system = _file_system()
+    path = path_of(file_system, directory)
     partitions = _partitions(file_system, path)
     count = default_jobs(file_system, partitions) if jobs is None else jobs
     found: list[PartitionStats] = []

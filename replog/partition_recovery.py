@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 
+from cluster.core.controller.metadata_damage import check_nothing_committed_is_damaged
 from replog.log_command_options import fail, quiet_logging
+from replog.log_places import Key, key_of
 from replog.recovery_backup import overlay
 from storage.config import LogConfig
 from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
@@ -15,7 +16,7 @@ from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptCheckpoint, OutOfHandles, StorageError, reason_of
 from storage.log import PartitionLog
 from storage.recovery.cut import RecoveryCut
-from storage.topics import parse_directory_name
+from storage.topics import METADATA_TOPIC
 
 
 @dataclass(slots=True, kw_only=True)
@@ -144,26 +145,34 @@ def open_log(
     report: Callable[[RecoveryCut], None],
     now_ms: int,
 ) -> PartitionLog:
-    """Open the log of a partition as after a crash, which recovers it. Raises StorageError and OSError."""
+    """Open the log of a partition as after a crash, which recovers it. Raises StorageError and OSError.
+
+    Raises DamagedMetadataLog, with nothing changed, if committed decisions of a controller would be cut.
+    """
     key = key_of(path)
+    check_metadata(file_system, path)
     starts = read_offsets(file_system, join(dirname(path), LOG_START_OFFSET_CHECKPOINT))
     return PartitionLog.open(
         file_system,
         path,
         config,
-        log_start_offset=starts.get(key, 0),
+        log_start_offset=0 if key is None else starts.get(key, 0),
         clean=False,
         now_ms=now_ms,
         report=report,
     )
 
 
-def key_of(path: str) -> tuple[str, int]:
-    parsed = parse_directory_name(os.path.basename(path))
-    return parsed.topic, parsed.partition
+def check_metadata(file_system: FileSystem, path: str) -> None:
+    """Do to the log of a controller what the controller does before a recovery: after a cut it would start, without the
+    decisions that its brokers have acted on. Raises DamagedMetadataLog. Writes nothing.
+    """
+    key = key_of(path)
+    if key is not None and key[0] == METADATA_TOPIC:
+        check_nothing_committed_is_damaged(file_system, path)
 
 
-def read_offsets(file_system: FileSystem, path: str) -> dict[tuple[str, int], int]:
+def read_offsets(file_system: FileSystem, path: str) -> dict[Key, int]:
     """Returns the offsets of a checkpoint; none of one that is missing or damaged. Raises OSError."""
     try:
         return OffsetCheckpoint(file_system, path).read() if file_system.exists(path) else {}

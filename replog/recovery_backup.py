@@ -8,13 +8,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from pathlib import PurePath
 
 from replog.log_command_options import fail
 from storage.disk.filesystem import OpenMode, dirname
 from storage.disk.os_filesystem import OsFileSystem
 from storage.disk.overlay import Change, OverlayFileSystem
 from storage.errors import reason_of
-from storage.inspection.verify.directory import looks_like_log_directory
+from storage.inspection.verify.directory import is_log_directory, looks_like_log_directory
 
 LIST_NAME = "BACKUP.json"
 _COPIED_AT_ONCE = 1 << 20
@@ -38,13 +39,26 @@ def overlay(scratch: str) -> Iterator[OverlayFileSystem]:
 
 
 def check_target(target: str, directory: str) -> str:
-    """Returns `target`. Ends the command if it exists, or is within `directory` or another log directory."""
+    """Returns `target`. Ends the command if it exists, or is within `directory` or, at any depth, a log directory."""
     if os.path.lexists(target):
         fail(f"--backup {target} exists: no earlier backup is overwritten, name a new directory")
-    within = os.path.realpath(directory), os.path.realpath(os.path.dirname(target))
-    if os.path.commonpath(within) == within[0] or looks_like_log_directory(OsFileSystem(), within[1]):
-        fail(f"--backup {target} is within a log directory, where it could be a log: name one outside")
+    if _is_within_logs(os.path.realpath(target), os.path.realpath(directory)):
+        fail(
+            f"--backup {target} is within a log directory, where a node would refuse to start: name one outside"
+        )
     return target
+
+
+def _is_within_logs(target: str, directory: str) -> bool:
+    """Whether `target`, which need not exist, is within `directory` or a log directory; both without links."""
+    if os.path.commonpath((target, directory)) == directory:
+        return True
+    file_system, parent = OsFileSystem(), PurePath(target).parent
+    while not file_system.exists(str(parent)):
+        parent = parent.parent
+    if looks_like_log_directory(file_system, str(parent)):
+        return True
+    return any(is_log_directory(file_system, str(above)) for above in parent.parents)
 
 
 def make_backup(target: str, directory: str, changes: Mapping[str, str]) -> None:

@@ -35,7 +35,9 @@ class Vouchers:
         self._content = _content_of(file_system, self._mark.path)
 
     def withdraw(self) -> None:
-        """Let nothing vouch for the logs. On return that is on the disk. Raises OSError."""
+        """Let nothing vouch for the logs. On return that is on the disk. Does nothing without logs. Raises OSError."""
+        if not self._keys:
+            return
         self._write({key: 0 if key in self._keys else offset for key, offset in self._points.items()})
         self._mark.delete()
 
@@ -45,6 +47,8 @@ class Vouchers:
         Without some of them there is no mark, and the next start recovers those. In a dry run, too, this is what is
         left in the end.
         """
+        if not self._keys:
+            return
         points = {
             key: min(offset, ends.get(key, 0)) if key in self._keys else offset
             for key, offset in self._points.items()

@@ -17,36 +17,18 @@ from click.testing import CliRunner, Result
 
 from replog import log_commands, log_inspect_commands
 from replog.log_commands import log as log_group
-from storage.config import LogConfig
-from storage.directory.manager import LogManager
 from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT
 from storage.disk.os_filesystem import OsFileSystem
-from storage.draws import Draws
 from storage.inspection.verify.directory import OFFSET_CHECKPOINTS
 from storage.inspection.verify.partition import PartitionReport
 from tests.places import GOLDEN
+from tests.replog.log_directories import manager
 from tests.storage.disk.test_file_locks import locked_by_kafka
-from tests.storage.logs import NOW_MS, append_each
+from tests.storage.logs import NOW_MS
 
 
 def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(log_group, [str(each) for each in arguments])
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    """A log directory after an orderly stop: t-0 with 10 records, u-0 with 3."""
-    logs = manager(tmp_path / "data")
-    append_each(logs.create("t", 0), 10)
-    append_each(logs.create("u", 0), 3)
-    logs.shutdown()
-    return tmp_path / "data"
-
-
-def manager(path: Path) -> LogManager:
-    logs = LogManager(OsFileSystem(), str(path), LogConfig(), NOW_MS, Draws(1))
-    logs.load(NOW_MS)
-    return logs
 
 
 def test_verify_of_a_sound_directory_exits_with_0(directory: Path) -> None:

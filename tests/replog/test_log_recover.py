@@ -19,7 +19,6 @@ from storage.disk.filesystem import OpenMode
 from storage.disk.os_filesystem import OsFileSystem
 from storage.disk.overlay import Change, OverlayFile, OverlayFileSystem
 from tests.places import GOLDEN
-from tests.replog.test_log_commands import directory  # noqa: F401
 
 DAMAGED = sorted(path.name for path in (GOLDEN / "damaged").iterdir() if path.is_dir())
 LOG = f"{0:020d}.log"
@@ -45,7 +44,7 @@ def cut_and_lower(path: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:-1])
 
 
-def test_a_dry_run_says_what_a_recovery_would_do_and_changes_no_byte(directory: Path) -> None:  # noqa: F811
+def test_a_dry_run_says_what_a_recovery_would_do_and_changes_no_byte(directory: Path) -> None:
     cut_and_lower(directory)
     before = tree(directory)
     result = run(directory, "--dry-run")
@@ -58,7 +57,7 @@ def test_a_dry_run_says_what_a_recovery_would_do_and_changes_no_byte(directory: 
     assert result.stdout.endswith("dry run: nothing was changed\n")
 
 
-def test_a_dry_run_of_a_sound_directory_ends_with_0(directory: Path) -> None:  # noqa: F811
+def test_a_dry_run_of_a_sound_directory_ends_with_0(directory: Path) -> None:
     before = tree(directory)
     result = run(directory, "--dry-run", "--json")
     answer = json.loads(result.stdout)
@@ -92,14 +91,14 @@ def test_a_dry_run_leaves_no_copy_and_no_lock_file(tmp_path: Path, monkeypatch: 
     assert list(scratch.iterdir()) == [] and not (tmp_path / "data" / ".lock").exists()
 
 
-def test_a_dry_run_of_a_directory_in_use_is_refused(directory: Path) -> None:  # noqa: F811
+def test_a_dry_run_of_a_directory_in_use_is_refused(directory: Path) -> None:
     lock = OsFileSystem().lock(str(directory / ".lock"))
     result = run(directory, "--dry-run")
     lock.release()
     assert result.exit_code == 2 and "is in use: .lock is held by another process" in result.stderr
 
 
-def test_a_backup_and_its_list_undo_a_recovery(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_backup_and_its_list_undo_a_recovery(directory: Path, tmp_path: Path) -> None:
     cut_and_lower(directory)
     (directory / "t-0" / f"{0:020d}.index").unlink()
     before = {name: found and found[0] for name, found in tree(directory).items()}
@@ -118,7 +117,7 @@ def test_a_backup_and_its_list_undo_a_recovery(directory: Path, tmp_path: Path) 
     assert described["changes"]["t-0/" + LOG] == "changed"
 
 
-def test_a_partitions_backup_has_the_checkpoints_beside_it(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_partitions_backup_has_the_checkpoints_beside_it(directory: Path, tmp_path: Path) -> None:
     cut_and_lower(directory)
     checkpoint = (directory / "recovery-point-offset-checkpoint").read_bytes()
     assert run(directory / "t-0", "--backup", tmp_path / "one").exit_code == 0
@@ -126,7 +125,7 @@ def test_a_partitions_backup_has_the_checkpoints_beside_it(directory: Path, tmp_
     assert (tmp_path / "one" / "t-0" / LOG).exists()
 
 
-def test_no_earlier_backup_is_overwritten(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_no_earlier_backup_is_overwritten(directory: Path, tmp_path: Path) -> None:
     cut_and_lower(directory)
     (tmp_path / "one").mkdir()
     before = tree(tmp_path)
@@ -135,8 +134,8 @@ def test_no_earlier_backup_is_overwritten(directory: Path, tmp_path: Path) -> No
     assert tree(tmp_path) == before
 
 
-@pytest.mark.parametrize("place", ["backup-1", "t-0/backup-1"])
-def test_a_backup_within_the_log_directory_is_refused(directory: Path, place: str) -> None:  # noqa: F811
+@pytest.mark.parametrize("place", ["backup-1", "t-0/backup-1", "deep/down/backup-1"])
+def test_a_backup_within_the_log_directory_is_refused(directory: Path, place: str) -> None:
     """The name of a folder there is read as a topic and a partition."""
     for path in (directory, directory / "t-0"):
         result = run(path, "--backup", directory / place)
@@ -144,7 +143,16 @@ def test_a_backup_within_the_log_directory_is_refused(directory: Path, place: st
     assert not (directory / place).exists()
 
 
-def test_without_a_change_no_backup_is_made(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_backup_within_a_log_directory_by_way_of_a_link_is_refused(directory: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy-0"
+    shutil.copytree(directory / "t-0", copy)
+    (tmp_path / "link").symlink_to(directory)
+    result = run(copy, "--backup", tmp_path / "link" / "deep" / "backup")
+    assert result.exit_code == 2 and "within a log directory" in result.stderr
+    assert run(copy, "--backup", tmp_path / "deep" / "backup").exit_code == 0
+
+
+def test_without_a_change_no_backup_is_made(directory: Path, tmp_path: Path) -> None:
     assert run(directory, "--backup", tmp_path / "one", "--json").exit_code == 0
     again = run(directory, "--backup", tmp_path / "two", "--json")
     assert "backup: none, nothing will change\n" in run(directory, "--backup", tmp_path / "two").stdout
@@ -152,7 +160,7 @@ def test_without_a_change_no_backup_is_made(directory: Path, tmp_path: Path) -> 
 
 
 def test_a_backup_that_fails_is_taken_away_and_nothing_is_changed(
-    directory: Path,  # noqa: F811
+    directory: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -170,7 +178,7 @@ def test_a_backup_that_fails_is_taken_away_and_nothing_is_changed(
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
 def test_without_room_for_the_dry_run_there_is_no_backup_and_nothing_is_changed(
-    directory: Path,  # noqa: F811
+    directory: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     number: int,
@@ -198,7 +206,7 @@ def test_without_room_for_the_dry_run_there_is_no_backup_and_nothing_is_changed(
 
 
 def test_a_backup_without_a_place_for_the_dry_run_is_one_line(
-    directory: Path,  # noqa: F811
+    directory: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -208,7 +216,7 @@ def test_a_backup_without_a_place_for_the_dry_run_is_one_line(
     assert result.stderr.endswith("; nothing was changed\n") and result.stderr.count("\n") == 1
 
 
-def test_a_backup_is_made_beside_a_log_that_cannot_be_healed(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_backup_is_made_beside_a_log_that_cannot_be_healed(directory: Path, tmp_path: Path) -> None:
     """Its recovery stops where its dry run did, so the backup has all that changes."""
     (directory / "u-0" / "leader-epoch-checkpoint").write_text("0\n1\nx y\n")
     cut_and_lower(directory)
@@ -256,7 +264,7 @@ sys.exit(main())
 
 
 def test_an_interrupted_dry_run_of_several_processes_leaves_no_copies(
-    directory: Path,  # noqa: F811
+    directory: Path,
     tmp_path: Path,
 ) -> None:
     """Before, a process that was ended in the midst of its partition left its copies."""
@@ -276,7 +284,7 @@ def test_an_interrupted_dry_run_of_several_processes_leaves_no_copies(
     assert list(scratch.iterdir()) == []
 
 
-def test_a_dry_run_and_a_backup_exclude_each_other(directory: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_dry_run_and_a_backup_exclude_each_other(directory: Path, tmp_path: Path) -> None:
     assert run(directory, "--dry-run", "--backup", tmp_path / "one").exit_code == 2
 
 

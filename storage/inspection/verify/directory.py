@@ -82,6 +82,15 @@ def looks_like_log_directory(file_system: FileSystem, directory: str) -> bool:
     return any(file_system.exists(join(directory, name)) for name in (".lock", *_OWN_FILES))
 
 
+def is_log_directory(file_system: FileSystem, directory: str) -> bool:
+    """Whether a node has worked in `directory`. A `.lock` alone may be that of another program. Raises OSError."""
+    if any(file_system.exists(join(directory, name)) for name in _OWN_FILES):
+        return True
+    return file_system.exists(join(directory, ".lock")) and bool(
+        partition_directories(file_system, directory)
+    )
+
+
 def _check_checkpoint(file_system: FileSystem, path: str, ends: dict[str, int]) -> Iterator[Problem]:
     """Compare one checkpoint. A line of a missing partition is correct: the partition was deleted or moved away."""
     if not file_system.exists(path):

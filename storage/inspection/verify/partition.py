@@ -122,14 +122,16 @@ class LogStarts:
         self._offsets: Mapping[tuple[str, int], int] | None = None
 
     def of(self, name: str) -> int:
-        """Returns the offset of the partition whose directory has that name; 0 if none can be read."""
+        """Returns the offset of the partition whose directory has that name; 0 if none can be read, and for a directory
+        that is set aside or moved in: the checkpoint is about the live log.
+        """
         if self._offsets is None:
             self._offsets = self._read()
         try:
             parsed = parse_directory_name(name)
         except BadDirectoryName:
             return 0
-        return self._offsets.get((parsed.topic, parsed.partition), 0)
+        return 0 if parsed.suffix else self._offsets.get((parsed.topic, parsed.partition), 0)
 
     def _read(self) -> Mapping[tuple[str, int], int]:
         """Returns what can be read; what is wrong with the file is said by who verifies the whole log directory."""
