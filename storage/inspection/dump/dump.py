@@ -25,6 +25,7 @@ from storage.inspection.dump.indexes import (
     dump_transaction_index,
 )
 from storage.inspection.dump.log import LogScope, dump_log
+from storage.inspection.dump.output import OutputFailed, pieces_told_apart, told_apart
 from storage.inspection.dump.writers import DumpWriter, JsonWriter, TextWriter, Write, WritePieces
 from storage.segment.file_records import FileRecords
 
@@ -76,15 +77,18 @@ def dump_files(
     absolute: Callable[[str], str] = str,
 ) -> DumpStatus:
     """Dump every file in order. `write` takes the lines of the dump, `report` errors and the closing comparison, each
-    one line a call; `write_pieces` takes the lines of large records, whole without it. Returns the exit status; no
-    error of a file is raised.
+    one line a call; `write_pieces` takes the lines of large records, whole without it. Returns the exit status. No
+    error of a file is raised; an OSError that one of these three raises is, and ends the dump.
     """
 
     def write_joined(pieces: Iterator[str]) -> None:
         write("".join(pieces))
 
-    writer = _writer(options, write, write_pieces or write_joined)
-    return _Dump(file_system, options, writer, report, absolute).run(paths)
+    writer = _writer(options, told_apart(write), pieces_told_apart(write_pieces or write_joined))
+    try:
+        return _Dump(file_system, options, writer, told_apart(report), absolute).run(paths)
+    except OutputFailed as failed:
+        raise failed.reason from None
 
 
 @final
