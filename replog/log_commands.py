@@ -92,8 +92,8 @@ def recover(
 ) -> None:
     """Check every batch of every segment, cut each log at its first damage, build the indexes again.
 
-    DIRECTORY is one partition's or a log directory. Each cut is reported: segment, byte, reason, bytes. With --dry-run
-    the exit status is 1 if bytes would be cut.
+    DIRECTORY is one partition's or a log directory. Each cut is reported: segment, byte, reason, bytes. The exit status
+    is 1 if something is still wrong then, which is named as `verify` does, and with --dry-run if bytes would be cut.
 
     A backup has the files that are changed or deleted. To undo a recovery, copy them back and delete the files that the
     backup's BACKUP.json lists as created.
@@ -131,7 +131,7 @@ def recover(
         click.echo("dry run: nothing was changed")
     if any(result.error is not None for result in results):
         raise SystemExit(UNUSABLE)
-    if dry_run and any(result.cuts for result in results):
+    if any(result.problems or (dry_run and result.cuts) for result in results):
         raise SystemExit(VIOLATED)
 
 

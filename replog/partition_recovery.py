@@ -14,6 +14,7 @@ from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoi
 from storage.disk.filesystem import FileSystem, dirname, join
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptCheckpoint, OutOfHandles, StorageError, reason_of
+from storage.inspection.verify.partition import Problem, verify_partition
 from storage.log import PartitionLog
 from storage.recovery.cut import RecoveryCut
 from storage.topics import METADATA_TOPIC
@@ -39,6 +40,8 @@ class Recovery:
     cuts: list[Cut] = field(default_factory=list)
     removed_bytes: int = 0
     error: str | None = None
+    # What is still wrong after it: a start recovers as Kafka does, and leaves what Kafka leaves.
+    problems: list[Problem] = field(default_factory=list)
     # Whether the system refused a call, on a full disk for example: then nobody knows what is wrong with the log.
     is_stopped_by_system: bool = False
     # In a dry run, what would happen to which files, by path; empty if the system stopped it.
@@ -103,6 +106,7 @@ def _recover_in(file_system: FileSystem, result: Recovery, properties: tuple[str
         log.close_handles()
         raise
     result.log_start_offset, result.log_end_offset = log.log_start_offset, log.log_end_offset
+    result.problems = verify_partition(file_system, result.directory).problems
 
 
 def plan_lines(result: Recovery) -> Iterator[str]:
@@ -121,6 +125,9 @@ def cut_lines(result: Recovery) -> Iterator[str]:
 def recover_lines(result: Recovery) -> Iterator[str]:
     """Yield the lines that tell what a recovery did."""
     yield from cut_lines(result)
+    for problem in result.problems:
+        place = problem.path if problem.position is None else f"{problem.path} at byte {problem.position}"
+        yield f"{place}: not healed: {problem.message} [{problem.rule}]"
     if result.error is not None:
         yield f"{result.directory}: {result.error}"
     else:

@@ -284,6 +284,29 @@ def test_an_interrupted_dry_run_of_several_processes_leaves_no_copies(
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.parametrize("options", [[], ["--dry-run"]])
+def test_what_a_recovery_leaves_wrong_is_named_and_it_exits_with_1(
+    directory: Path, options: list[str]
+) -> None:
+    """The checksum covers no base offset, and as Kafka's a recovery compares the offsets of index entries only. Before,
+    it said "0 bytes removed", and exited with 0.
+    """
+    path = directory / "t-0" / LOG
+    content = bytearray(path.read_bytes())
+    size = len(content) // 10
+    content[4 * size + 6] ^= 1
+    path.write_bytes(content)
+    result = run(directory, *options)
+    told = f"{path} at byte {5 * size}: not healed: offsets go back: 5 to 5 after 260 [AP4]"
+    assert result.exit_code == 1 and told in result.stdout.splitlines()
+    answer = json.loads(run(directory, *options, "--json").stdout)
+    damaged, sound = answer["partitions"]
+    (problem,) = damaged["problems"]
+    assert (problem["path"], problem["position"], problem["rule"]) == (str(path), 5 * size, "AP4")
+    assert sound["problems"] == [] and answer["removed_bytes"] == 0
+    assert path.read_bytes() == content
+
+
 def test_a_dry_run_and_a_backup_exclude_each_other(directory: Path, tmp_path: Path) -> None:
     assert run(directory, "--dry-run", "--backup", tmp_path / "one").exit_code == 2
 

@@ -176,7 +176,9 @@ class _Verification:
         self._broken: set[str] = set()
         # Whether the segment that is read may have a tail of zeros: the last one of a log that a node writes.
         self._may_be_preallocated = False
+        # Of the batch before, and of all batches before, whose offsets fit their segments.
         self._last_offset = -1
+        self._greatest_offset = -1
         self._last_epoch = -1
         # The epoch, base offset, path and position of each batch that starts an epoch.
         self._epoch_starts: list[tuple[int, int, str, int]] = []
@@ -198,8 +200,8 @@ class _Verification:
         for base_offset, next_base in zip_longest(bases, bases[1:]):
             self._check_segment(base_offset, next_base)
         assert report.segments <= len(bases), (self._directory, report.segments, len(bases))
-        if self._last_offset >= 0:
-            report.log_end_offset = max(report.log_end_offset, self._last_offset + 1)
+        if self._greatest_offset >= 0:
+            report.log_end_offset = max(report.log_end_offset, self._greatest_offset + 1)
         self._check_epochs()
         self._add_all(self._producers.check_end(report.log_end_offset))
         self._check_metadata()
@@ -308,7 +310,8 @@ class _Verification:
                 path, position, "FR11", f"the checksum of the batch at offset {batch.base_offset} is wrong"
             )
             return
-        if not base_offset <= batch.last_offset <= base_offset + MAX_RELATIVE_OFFSET:
+        fits = base_offset <= batch.last_offset <= base_offset + MAX_RELATIVE_OFFSET
+        if not fits:
             self._add(
                 path, position, "LS1", f"offset {batch.last_offset} does not fit the base {base_offset}"
             )
@@ -319,13 +322,24 @@ class _Verification:
             self._add(path, position, "AP4", message)
         if next_base is not None and batch.last_offset >= next_base:
             self._add(path, position, "RO2", f"offset {batch.last_offset} belongs to the segment {next_base}")
-        self._add_all(self._producers.batch(batch, path, self._last_offset))
-        if batch.magic == CURRENT_MAGIC and 0 <= self._last_offset < batch.base_offset:
-            report.missing_offsets += batch.base_offset - self._last_offset - 1
-        assert report.missing_offsets >= 0, (path, position, report.missing_offsets)
-        self._last_offset = max(self._last_offset, batch.last_offset)
+            fits = False
+        self._add_all(self._producers.batch(batch, path, self._greatest_offset))
+        # Of an impossible offset each later batch would be said to be before it, and all between to be missing.
+        if fits:
+            self._note_offsets(batch)
         self._check_epoch_of(batch, path)
         self._check_records(batch, path)
+
+    def _note_offsets(self, batch: RecordBatch) -> None:
+        """Note the offsets of a batch that fits its segment. After a step back they are compared with those of the
+        batch that was reported, which may be the one that is right.
+        """
+        report, greatest = self._report, self._greatest_offset
+        if batch.magic == CURRENT_MAGIC and 0 <= greatest < batch.base_offset:
+            report.missing_offsets += batch.base_offset - greatest - 1
+        assert report.missing_offsets >= 0, (batch.position, report.missing_offsets)
+        self._last_offset = batch.last_offset
+        self._greatest_offset = max(greatest, batch.last_offset)
 
     def _check_epoch_of(self, batch: RecordBatch, path: str) -> None:
         epoch = batch.partition_leader_epoch

@@ -221,6 +221,21 @@ def test_a_node_that_runs_excuses_what_it_is_about_to_delete_and_no_other_name()
     ]
 
 
+@pytest.mark.parametrize("rolled", [False, True], ids=["last segment", "rolled segment"])
+@pytest.mark.parametrize("bit", [0, 2, 4, 8, 20, 40, 62])
+def test_one_batch_at_a_wrong_offset_is_no_contradiction_of_each_batch_after_it(
+    bit: int, rolled: bool
+) -> None:
+    """Before, an offset that was too high was repeated for each of them: dozens of lines about one bit."""
+    file_system = new_file_system()
+    stopped(file_system, 60 if rolled else 20)
+    poke(file_system, LOG, 3 * SIZE, (3 ^ 1 << bit).to_bytes(8, "big"))
+    found = [each for each in problems(file_system) if each.rule in ("AP4", "RO2", "LS1")]
+    assert 1 <= len(found) <= 2
+    assert all(each.path == join(DIRECTORY, LOG) for each in found)
+    assert {each.position for each in found} <= {3 * SIZE, 4 * SIZE}
+
+
 @pytest.mark.parametrize(("base_offset", "rules"), [(24, []), (25, ["RO2"])])
 def test_ro2_a_batch_ends_before_the_next_segment_begins(base_offset: int, rules: list[str]) -> None:
     file_system = new_file_system()
