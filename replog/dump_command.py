@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 import click
 
+from storage.disk.filesystem import basename, join
 from storage.disk.os_filesystem import OsFileSystem
 from storage.inspection.dump.decoders import (
     DECODER_CLASSES,
@@ -132,19 +134,35 @@ def _class_decoder(key_class: str | None, value_class: str | None) -> RecordDeco
 
 
 def _run(paths: list[str], options: DumpOptions) -> int:
-    output = _Output()
+    output, file_system = _Output(), OsFileSystem(keeps_access_times=True)
     try:
         return dump_files(
-            OsFileSystem(keeps_access_times=True),
+            file_system,
             paths,
             options,
             write=output.write,
             report=output.report,
             write_pieces=output.write_pieces,
             absolute=lambda path: os.path.join(os.getcwd(), path),
+            is_written=partial(_is_written, file_system),
         )
     finally:
         output.flush()
+
+
+def _is_written(file_system: OsFileSystem, path: str) -> bool:
+    """Whether `path` is the last segment of a log that a node uses."""
+    # Most dumps ask for none of this, and would start later.
+    from replog.log_places import log_directory_of, path_of
+    from storage.directory.manager import LOCK_FILE
+    from storage.segment.live_files import list_live_files
+    from storage.segment.names import log_path
+
+    directory = path_of(file_system, os.path.dirname(path) or ".")
+    bases = list_live_files(file_system, directory).base_offsets
+    if not bases or basename(log_path(directory, bases[-1])) != basename(path):
+        return False
+    return file_system.is_locked(join(log_directory_of(file_system, directory), LOCK_FILE))
 
 
 class _Output:

@@ -191,7 +191,8 @@ def stats(directory: str, jobs: int | None, as_json: bool) -> None:
     partitions = _partitions(file_system, path)
     count = default_jobs(file_system, partitions) if jobs is None else jobs
     found: list[PartitionStats] = []
-    for each in for_each_partition(_stats_of, partitions, jobs=count, title="stats"):
+    work = partial(_stats_of, in_use=_is_in_use(file_system, path))
+    for each in for_each_partition(work, partitions, jobs=count, title="stats"):
         each.directory = _relative(path, each.directory)
         found.append(each)
         if not as_json:
@@ -215,10 +216,10 @@ def stats(directory: str, jobs: int | None, as_json: bool) -> None:
         raise SystemExit(VIOLATED)
 
 
-def _stats_of(path: str) -> PartitionStats:
+def _stats_of(path: str, *, in_use: bool) -> PartitionStats:
     quiet_logging()
     try:
-        return partition_stats(_file_system(), path)
+        return partition_stats(_file_system(), path, in_use=in_use)
     except OSError as error:
         return PartitionStats(directory=path, error=reason_of(error), is_unreadable=True)
 

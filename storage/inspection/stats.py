@@ -80,9 +80,12 @@ class TotalStats(LogCounts):
     partitions: int = 0
 
 
-def partition_stats(file_system: FileSystem, directory: str) -> PartitionStats:
-    """Count one partition. Raises OSError if the directory cannot be listed; other errors are in the result."""
-    return _Count(file_system, directory).run()
+def partition_stats(file_system: FileSystem, directory: str, *, in_use: bool = False) -> PartitionStats:
+    """Count one partition. Raises OSError if the directory cannot be listed; other errors are in the result.
+
+    While a node uses the directory (`in_use`), zeros at the end of the last segment are room that it has not written.
+    """
+    return _Count(file_system, directory, in_use).run()
 
 
 def total_stats(partitions: Iterable[PartitionStats]) -> TotalStats:
@@ -103,8 +106,8 @@ def _add(counts: dict[str, int], more: dict[str, int]) -> None:
 
 
 class _Count:
-    def __init__(self, file_system: FileSystem, directory: str) -> None:
-        self._file_system, self._directory = file_system, directory
+    def __init__(self, file_system: FileSystem, directory: str, in_use: bool) -> None:
+        self._file_system, self._directory, self._in_use = file_system, directory, in_use
         self._stats = PartitionStats(directory=directory)
         self._producer_ids: set[int] = set()
 
@@ -152,20 +155,21 @@ class _Count:
         records = FileRecords(self._file_system, path, read_only=True)
         try:
             self._stats.log_bytes += records.size_bytes
-            end = 0
+            end, damage = 0, None
             try:
                 for batch in records.batches():
                     self._count_batch(batch)
                     end = batch.position + batch.size_bytes
-            except CorruptBatch:
-                # A node that writes a preallocated file has not come to its end yet.
-                if not (is_last and records.has_only_zeros_from(end)):
-                    raise
-                return
+            except CorruptBatch as error:
+                damage = error
             assert end <= records.size_bytes, (path, end, records.size_bytes)
-            if end < records.size_bytes and self._stats.error is None:
+            if damage is None and end < records.size_bytes:
                 left_bytes = records.size_bytes - end
-                self._stats.error = f"{path} at byte {end}: the last {left_bytes} bytes are no whole batch"
+                damage = CorruptBatch(path, end, f"the last {left_bytes} bytes are no whole batch")
+            # A node that writes a preallocated file has not come to its end yet.
+            may_be_preallocated = self._in_use and is_last
+            if damage is not None and not (may_be_preallocated and records.has_only_zeros_from(end)):
+                raise damage
         finally:
             records.close_handlers()
 

@@ -208,3 +208,23 @@ def test_unusable_input_is_one_line(tmp_path: Path) -> None:
         assert result.exit_code == 2 and result.stderr == f"error: {tmp_path} holds no partition\n"
         assert run(command, tmp_path / "nowhere").exit_code == 2
         assert run(command, tmp_path, "--jobs", "0").exit_code == 2
+
+
+@pytest.mark.parametrize("zeros", [10, 4096])
+def test_the_zeros_of_a_preallocated_segment_in_use_are_no_damage(data: Path, zeros: int) -> None:
+    """Before, `dump` called them damage, and `stats` those that are fewer than a header."""
+    partition = data / "idempotent-0"
+    log = partition / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes() + bytes(zeros))
+
+    def statuses() -> list[int]:
+        files = CliRunner().invoke(dump, ["--deep-iteration", "--files", str(log)])
+        return [files.exit_code, *(run(each, partition).exit_code for each in ("stats", "verify"))]
+
+    assert statuses() == [1, 1, 1]
+    lock = OsFileSystem().lock(str(data / ".lock"))
+    assert statuses() == [0, 0, 0]
+    # A node writes the last segment only.
+    (partition / f"{9999:020d}.log").touch()
+    assert statuses() == [1, 1, 1]
+    lock.release()

@@ -7,8 +7,9 @@ continues with the next file. Kafka: DumpLogSegments.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import partial
 from typing import final
 
 from storage.disk.checkpoints import META_PROPERTIES_FILE, PARTITION_METADATA_FILE
@@ -75,10 +76,12 @@ def dump_files(
     report: Write,
     write_pieces: WritePieces | None = None,
     absolute: Callable[[str], str] = str,
+    is_written: Callable[[str], bool] | None = None,
 ) -> DumpStatus:
     """Dump every file in order. `write` takes the lines of the dump, `report` errors and the closing comparison, each
     one line a call; `write_pieces` takes the lines of large records, whole without it. Returns the exit status. No
-    error of a file is raised; an OSError that one of these three raises is, and ends the dump.
+    error of a file is raised; an OSError that one of these three raises is, and ends the dump. `is_written` returns
+    whether a node is writing the log of that path; it is asked where a log ends with zeros, which are no damage then.
     """
 
     def write_joined(pieces: Iterator[str]) -> None:
@@ -86,7 +89,7 @@ def dump_files(
 
     writer = _writer(options, told_apart(write), pieces_told_apart(write_pieces or write_joined))
     try:
-        return _Dump(file_system, options, writer, told_apart(report), absolute).run(paths)
+        return _Dump(file_system, options, writer, told_apart(report), absolute, is_written).run(paths)
     except OutputFailed as failed:
         raise failed.reason from None
 
@@ -100,13 +103,16 @@ class _Dump:
         writer: DumpWriter,
         report: Write,
         absolute: Callable[[str], str],
+        is_written: Callable[[str], bool] | None,
     ) -> None:
         self._file_system = file_system
         self._report = report
         self._absolute = absolute
+        self._is_written = is_written
         self._writer = writer
         self._log_scope = LogScope(
             deep=options.print_data_log or options.deep_iteration,
+            is_written=lambda: False,
             decoder=(options.decoder or ClassDecoder()) if options.print_data_log else None,
             shows_control=not options.skip_record_metadata,
             max_bytes=None if options.max_bytes == MAX_BYTES else options.max_bytes,
@@ -179,7 +185,7 @@ class _Dump:
                 self._writer.bootstrap_start()
             else:
                 self._writer.snapshot_start(*_snapshot_id(path))
-            findings = dump_log(log, self._log_scope, self._writer)
+            findings = dump_log(log, self._scope_of(path), self._writer)
         finally:
             log.close()
         if findings.damage is not None:
@@ -187,6 +193,11 @@ class _Dump:
             self._found(status, f"error: {findings.damage}")
         if findings.non_consecutive:
             self._non_consecutive.append((path, findings.non_consecutive))
+
+    def _scope_of(self, path: str) -> LogScope:
+        if self._is_written is None:
+            return self._log_scope
+        return replace(self._log_scope, is_written=partial(self._is_written, path))
 
     def _index(self, path: str, findings: IndexFindings) -> None:
         if findings.damage is not None:

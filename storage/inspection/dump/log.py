@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from storage.batch import CURRENT_MAGIC, RecordBatch
@@ -34,6 +35,8 @@ class LogScope:
     """
 
     deep: bool
+    # Whether a node is writing the log: then zeros up to its end are room that it has not come to yet.
+    is_written: Callable[[], bool]
     # None: keys and values are not shown.
     decoder: RecordDecoder | None
     shows_control: bool
@@ -75,11 +78,12 @@ class _LogDump:
                 self._batch(batch)
                 self._position = batch.position + batch.size_bytes
         except (CorruptBatch, InvalidRecord, UnsupportedCompression, UnsupportedForMessageFormat) as error:
-            self._stopped(error)
-            return self._findings
+            if not self._has_room():
+                self._stopped(error)
+                return self._findings
         left_bytes = self._log.size_bytes - self._position
         assert left_bytes >= 0, (self._log.path, self._position, self._log.size_bytes)
-        if left_bytes > 0 and self._scope.max_bytes is None:
+        if left_bytes > 0 and self._scope.max_bytes is None and not self._has_room():
             self._writer.invalid_bytes(left_bytes, basename(self._log.path))
             self._findings.damage = (
                 f"{self._log.path} at byte {self._position}: the last {left_bytes} bytes are no whole batch"
@@ -88,6 +92,10 @@ class _LogDump:
             more = self._invalid_count - 1
             self._findings.damage = f"{self._first_invalid}; {more} more batches are damaged"
         return self._findings
+
+    def _has_room(self) -> bool:
+        """Whether all that follows is room in a preallocated file, which a node is writing."""
+        return self._log.has_only_zeros_from(self._position) and self._scope.is_written()
 
     def _batch(self, batch: RecordBatch) -> None:
         is_valid = batch.is_valid()

@@ -154,14 +154,34 @@ def test_a_file_that_is_preallocated_and_written_is_no_damage(tmp_path: Path) ->
     config = replace(THREE, preallocate=True)
     log = PartitionLog.open(file_system, directory, config, clean=True, now_ms=NOW_MS)
     append_each(log, 5)
-    stats = partition_stats(file_system, directory)
+    stats = partition_stats(file_system, directory, in_use=True)
     assert (stats.error, stats.records, stats.log_end_offset) == (None, 5, 5)
+    assert partition_stats(file_system, directory).error is not None
     assert verify_partition(file_system, directory, in_use=True).problems == []
     (problem,) = verify_partition(file_system, directory).problems
     assert problem.rule == "FR8"
     active = file_system.open(log.local.segments.active.path, OpenMode.CREATE)
     active.write_at(active.size() - 1, b"x")
-    assert partition_stats(file_system, directory).error is not None
+    assert partition_stats(file_system, directory, in_use=True).error is not None
     assert [each.rule for each in verify_partition(file_system, directory, in_use=True).problems] == ["FR8"]
     active.close()
     log.close_handles()
+
+
+@pytest.mark.parametrize("in_use", [False, True], ids=["offline", "in use"])
+@pytest.mark.parametrize("zeros", [10, 4096])
+def test_stats_and_verify_judge_zeros_at_the_end_alike(zeros: int, in_use: bool) -> None:
+    """Before, few zeros were damage in a file that is written, and many zeros none in a file that nobody writes."""
+    file_system = new_file_system()
+    log = open_log(file_system, THREE)
+    append_each(log, 5)
+    path = log.local.segments.active.path
+    log.close()
+    file = file_system.open(path, OpenMode.WRITE)
+    file.append(bytes(zeros))
+    file.close()
+    stats = partition_stats(file_system, DIRECTORY, in_use=in_use)
+    report = verify_partition(file_system, DIRECTORY, in_use=in_use)
+    assert [each.rule for each in report.problems] == ([] if in_use else ["FR8"])
+    assert (stats.error is None) == in_use
+    assert (stats.records, stats.log_end_offset) == (5, 5)
