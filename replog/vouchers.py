@@ -5,10 +5,13 @@ recovery points.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import final
+from typing import Final, final
 
 from storage.disk.checkpoints import RECOVERY_POINT_CHECKPOINT, CleanShutdownFile, OffsetCheckpoint
 from storage.disk.filesystem import FileSystem, join, read_file, replace_file
+
+# Of a checkpoint; a million partitions with long names have fewer.
+_MOST_BYTES: Final = 1 << 25
 
 # A topic and a partition.
 Key = tuple[str, int]
@@ -69,4 +72,7 @@ class Vouchers:
 
 
 def _content_of(file_system: FileSystem, path: str) -> bytes | None:
-    return read_file(file_system, path) if file_system.exists(path) else None
+    """Returns what is in the file; None without one, and for one that no node has written: it may be a sparse giant."""
+    if not file_system.exists(path) or file_system.stat(path).size_bytes > _MOST_BYTES:
+        return None
+    return read_file(file_system, path)

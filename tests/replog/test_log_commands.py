@@ -378,3 +378,12 @@ def test_unusable_input_exits_with_2(tmp_path: Path, directory: Path) -> None:
     assert run("truncate", directory / "t-0").exit_code == 2
     assert run("recover", directory, "--config", "segment.bytes=1").exit_code == 2
     assert run("recover", directory, "--config", "nonsense=1").exit_code == 2
+
+
+def test_a_mark_that_no_node_has_written_is_not_read(directory: Path) -> None:
+    """Before, a sparse giant in its place filled the memory."""
+    with (directory / ".kafka_cleanshutdown").open("wb") as file:
+        file.truncate(8 << 30)
+    assert run("recover", directory).exit_code == 0
+    # The next start recovers.
+    assert not (directory / ".kafka_cleanshutdown").exists()

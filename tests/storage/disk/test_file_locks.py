@@ -57,7 +57,7 @@ def test_a_lock_is_refused_while_kafka_has_it(tmp_path: Path) -> None:
     OsFileSystem().lock(str(path)).release()
 
 
-def test_kafka_is_refused_while_we_have_the_lock(tmp_path: Path) -> None:
+def test_while_we_have_the_lock_kafka_is_refused(tmp_path: Path) -> None:
     path = tmp_path / ".lock"
     lock = OsFileSystem().lock(str(path))
     # Another descriptor of the file that is closed takes nothing away.
