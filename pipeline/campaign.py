@@ -6,6 +6,7 @@ No two runs share a process: a leaked cache or a collected object of one seed mu
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.python_path import python_path
 from sim.seed_range import Seeds
 
 if TYPE_CHECKING:
@@ -64,8 +66,17 @@ def run_seed(path: Path, seed: int, *, called: str) -> Row:
     verdict, error = "error", ""
     result: dict[str, object] = {}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
-        result = json.loads(done.stdout) if done.returncode in (0, 1, 3) else {}
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            check=False,
+            env=os.environ | python_path(os.environ),
+        )
+        # A broken assert of ours ends the process with status 1, as a violation does, and leaves only a traceback.
+        is_result = done.returncode in (0, 1, 3) and done.stdout.strip()
+        result = json.loads(done.stdout) if is_result else {}
         verdict = str(result.get("verdict", "error"))
         error = "" if result else (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
     except (subprocess.TimeoutExpired, ValueError) as problem:

@@ -9,12 +9,14 @@ each seed. Spark's own worker could not do this: it has threads, which a fork do
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
+from pipeline.python_path import python_path
 from sim.cpu_limit import MOST_CPU_S
 from sim.seeds import run_seeds
 from sim.swarm.groups import signature_of
@@ -32,7 +34,10 @@ def run_part(job: SwarmJob, seeds: Iterable[int]) -> Iterator[str]:
         return
     request = json.dumps({"job": job.identity(), "seeds": wanted})
     command = [sys.executable, "-m", "pipeline.drawn_seeds"]
-    done = subprocess.run(command, input=request, capture_output=True, text=True, check=False)
+    environment = os.environ | python_path(os.environ)
+    done = subprocess.run(
+        command, input=request, capture_output=True, text=True, check=False, env=environment
+    )
     rows = done.stdout.splitlines()
     if done.returncode != 0 or len(rows) != len(wanted):
         why = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]

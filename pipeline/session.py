@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pipeline.python_path import python_path
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -72,9 +74,10 @@ def environment_for(master: str, environment: Mapping[str, str]) -> dict[str, st
     """Returns the variables to set in `environment`.
 
     By default workers run `python3` of the PATH, which lacks our packages: local ones run this interpreter. On a
-    cluster it may not exist, so there the Python that the user names goes first.
+    cluster it may not exist, so there the Python that the user names goes first. No process of Spark imports from the
+    current directory.
     """
-    added = {"PYSPARK_DRIVER_PYTHON": sys.executable}
+    added = {"PYSPARK_DRIVER_PYTHON": sys.executable} | python_path(environment)
     if _is_local(master) or "PYSPARK_PYTHON" not in environment:
         added["PYSPARK_PYTHON"] = sys.executable
     if _is_local(master) and "SPARK_LOCAL_IP" not in environment:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from pipeline.campaign import run_seeds
+from pipeline.campaign import run_seed, run_seeds
 
 pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
@@ -31,3 +32,26 @@ def test_the_replay_names_the_scenario_as_the_user_did(
     monkeypatch.setattr(subprocess, "run", runs)
     (row,) = run_seeds("x.yaml", "text", [3], called=called)
     assert (row["scenario"], row["verdict"], row["replay"]) == ("x", "held", replay)
+
+
+def runs_instead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+def test_a_run_imports_nothing_from_the_current_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    runs_instead(monkeypatch, tmp_path, 'echo "{\\"verdict\\": \\"safe: $PYTHONSAFEPATH\\"}"')
+    assert run_seed(tmp_path / "x.yaml", 3, called="x")["verdict"] == "safe: 1"
+
+
+def test_the_error_of_a_run_that_breaks_an_assert_is_its_last_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its exit status is that of a violation, with nothing to parse."""
+    runs_instead(monkeypatch, tmp_path, "echo Traceback: >&2; echo 'AssertionError: (3, 2)' >&2; exit 1")
+    row = run_seed(tmp_path / "x.yaml", 3, called="x")
+    assert (row["verdict"], row["error"]) == ("error", "AssertionError: (3, 2)")

@@ -163,3 +163,13 @@ def test_a_process_that_fails_is_an_error_and_not_a_row(monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(RuntimeError, match="0 of 2 seeds from 7 on: exit status 1"):
         list(run_part(JOB, [7, 8]))
+
+
+def test_the_process_of_a_task_imports_nothing_from_the_current_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho safe: $PYTHONSAFEPATH\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    assert list(run_part(JOB, [7])) == ["safe: 1"]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import pipeline
+from pipeline.python_path import python_path
 from pipeline.session import environment_for, settings_for
 
 
@@ -26,3 +31,27 @@ def test_the_workers_of_a_cluster_reach_the_driver_and_run_the_python_that_the_u
     named = environment_for(master, {"PYSPARK_PYTHON": "/opt/python"})
     assert "PYSPARK_PYTHON" not in named and "SPARK_LOCAL_IP" not in named
     assert environment_for(master, {})["PYSPARK_PYTHON"] == sys.executable
+
+
+@pytest.mark.parametrize("master", ["local[*]", "spark://h:7077"])
+def test_no_process_of_spark_imports_from_the_current_directory(tmp_path: Path, master: str) -> None:
+    """A user's storage.py or queue.py took the place of ours, or of Python's."""
+    for name in ("storage.py", "queue.py", "pipeline/__init__.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("raise SystemExit('the wrong module')")
+    done = subprocess.run(
+        [sys.executable, "-c", "import storage, queue, pipeline; print(pipeline.__file__)"],
+        cwd=tmp_path,
+        env=os.environ | environment_for(master, os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr) == (pipeline.__file__, "")
+
+
+def test_the_python_path_of_the_user_still_counts() -> None:
+    first, *others = python_path({"PYTHONPATH": "/mine::/more"})["PYTHONPATH"].split(os.pathsep)
+    assert first == str(Path(pipeline.__file__).parent.parent) and others == ["/mine", "/more"]
+    again = python_path({"PYTHONPATH": os.pathsep.join([first, *others])})
+    assert again["PYTHONPATH"].split(os.pathsep) == [first, *others]

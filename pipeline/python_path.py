@@ -1,0 +1,23 @@
+"""Chooses where the Python processes that a campaign or a read starts look for modules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+_ROOT = Path(__file__).parent.parent
+# What is installed there is found in any case, and there is more than our packages.
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def python_path(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables to set in `environment` so that a process with `python -m` runs the code of this one.
+
+    Without them it would import first from the current directory, where a user may have a `storage.py` or `queue.py`.
+    """
+    added = {"PYTHONSAFEPATH": "1"}
+    if _ROOT.name not in _INSTALLED:
+        named = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+        added["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *(each for each in named if each != str(_ROOT))])
+    return added
