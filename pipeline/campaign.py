@@ -49,11 +49,21 @@ def run_campaign(
 
 def run_seeds(name: str, text: str, seeds: Iterable[int], *, called: str) -> Iterator[Row]:
     """Run the seeds of one task, in an executor, each in a process of its own; yields their rows."""
-    with tempfile.TemporaryDirectory(prefix="replog-campaign-") as directory:
+    with tempfile.TemporaryDirectory(prefix="replog-campaign-", dir=_folder_of_spark()) as directory:
         path = Path(directory) / name
         path.write_text(text, encoding="utf-8")
         for seed in seeds:
             yield run_seed(path, seed, called=called)
+
+
+def _folder_of_spark() -> str | None:
+    """Returns the folder that Spark has for files of the tasks; None outside of a task.
+
+    An executor kills its workers when a job is cancelled. What they leave there is deleted with the session.
+    """
+    from pyspark import SparkFiles, TaskContext
+
+    return SparkFiles.getRootDirectory() if TaskContext.get() is not None else None
 
 
 def run_seed(path: Path, seed: int, *, called: str) -> Row:

@@ -6,7 +6,9 @@ import itertools
 import json
 import os
 import re
+import shutil
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -16,7 +18,14 @@ import click
 
 from pipeline.campaign import run_campaign
 from pipeline.drawn_command import PROFILES, checked_job, open_results, print_sum
-from pipeline.quiet import cause_in, end_children, java_writes_to, new_file
+from pipeline.quiet import (
+    cause_in,
+    end_children,
+    java_writes_to,
+    keep_bridge_quiet,
+    new_file,
+    terminated_like_interrupted,
+)
 from pipeline.session import SparkUnavailable, check_available, session
 from sim.seed_range import Seeds
 
@@ -31,6 +40,8 @@ _STATUSES = {"violated": 1, "error": 2, "starved": 3}
 _MOST_REPLAYS = 20
 # Spark reads back a path with one of these as a pattern of names, and one with a colon as a URI.
 _NO_PATH_OF_SPARK = re.compile(r"[][*?{}\\:]")
+# Where Spark's tasks write until their job is done.
+_UNFINISHED = "_temporary"
 
 
 @click.group("spark")
@@ -229,12 +240,15 @@ def _free_target(name: str) -> Path:
 
 @contextmanager
 def _removed_if_empty(directory: Path) -> Iterator[None]:
-    """Remove what a failure of the block leaves of a new directory, if that is empty: it would stop the next try."""
+    """Remove what a failure of the block leaves of a new directory without results: it would stop the next try."""
     try:
         yield
     except BaseException:
         # Neither one that holds something nor one that is not there.
         with suppress(OSError):
+            # What tasks write is there until all of them are done.
+            if [path.name for path in directory.iterdir()] == [_UNFINISHED]:
+                shutil.rmtree(directory / _UNFINISHED)
             directory.rmdir()
         raise
 
@@ -242,7 +256,8 @@ def _removed_if_empty(directory: Path) -> Iterator[None]:
 @contextmanager
 def _spark(name: str, master: str) -> Iterator[SparkSession]:
     """Start Spark, and stop it at the end. Its errors, also those of a bad master, end the command with one line."""
-    with new_file() as written:
+    keep_bridge_quiet()
+    with terminated_like_interrupted(), new_file() as written:
         try:
             with java_writes_to(written):
                 spark = session(name, master=master)
@@ -260,7 +275,14 @@ def _spark(name: str, master: str) -> Iterator[SparkSession]:
         except Exception as error:
             raise click.ClickException(cause_in(str(error)) or type(error).__name__) from error
         finally:
-            spark.stop()
+            _stop(spark)
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop Spark, or what is left of it: a signal may have ended Java first, which is no error of its own."""
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spark.stop()
 
 
 def _require_spark() -> None:

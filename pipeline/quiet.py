@@ -1,13 +1,17 @@
-"""Keeps what Java writes to standard error away from a user, and finds the cause of an error in Spark's many lines."""
+"""Keeps what Java and its bridge write to standard error away from a user, finds the cause of an error in Spark's many
+lines, and ends what Spark has started.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import IO
 
 _STANDARD_ERROR = 2
@@ -28,6 +32,40 @@ def java_writes_to(file: IO[bytes]) -> Iterator[None]:
     finally:
         os.dup2(kept, _STANDARD_ERROR)
         os.close(kept)
+
+
+def keep_bridge_quiet() -> None:
+    """Let py4j, the bridge to Java, log nothing to standard error: it would log each exception that it raises.
+
+    It logs an interrupt on the root logger, for which Python makes a handler if there is none.
+    """
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
+
+
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, unless our caller has told us to ignore them."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        # Spark's own handler cancels its jobs. There is none where the interrupt is ignored, as after `&` in a script.
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        if callable(on_interrupt):
+            # A signal to the whole group has ended Java as well.
+            with suppress(Exception):
+                on_interrupt(signal.SIGINT, frame)
+        raise KeyboardInterrupt
+
+    both = (signal.SIGTERM, signal.SIGHUP)
+    before = {number: found for number in both if (found := signal.getsignal(number)) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def end_children() -> None:

@@ -34,6 +34,20 @@ def test_the_replay_names_the_scenario_as_the_user_did(
     assert (row["scenario"], row["verdict"], row["replay"]) == ("x", "held", replay)
 
 
+def test_what_a_killed_task_leaves_is_in_the_folder_that_spark_deletes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from pyspark import SparkFiles, TaskContext
+
+    monkeypatch.setattr(TaskContext, "_taskContext", TaskContext())
+    monkeypatch.setattr(SparkFiles, "_root_directory", str(tmp_path))
+    monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
+    runs_instead(monkeypatch, tmp_path, 'echo "$5" >&2; exit 2')
+    (row,) = run_seeds("x.yaml", "text", [3], called="x")
+    assert Path(row["error"]).parent.parent == tmp_path and Path(row["error"]).name == "x.yaml"
+    assert [path.name for path in tmp_path.iterdir()] == ["python"]
+
+
 def runs_instead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> None:
     program = tmp_path / "python"
     program.write_text(f"#!/bin/sh\n{script}\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import warnings
 from pathlib import Path
 from typing import NoReturn
 
@@ -10,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from pipeline import commands
 from pipeline.commands import spark_group
+from pipeline.quiet import terminated_like_interrupted
 from tests.places import ROOT
 
 
@@ -119,16 +122,17 @@ class FakeSpark:
         pass
 
 
-@pytest.mark.parametrize("holds", [False, True])
-def test_a_campaign_that_fails_leaves_no_empty_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, holds: bool
+@pytest.mark.parametrize("held", [[], ["_temporary/0/part-0"], ["part-0"], ["_temporary/0/part-1", "part-0"]])
+def test_a_campaign_that_fails_leaves_no_directory_without_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: list[str]
 ) -> None:
     out = tmp_path / "new"
 
     def fails(*_: object, **__: object) -> NoReturn:
         out.mkdir()
-        if holds:
-            (out / "part-0").touch()
+        for name in held:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            (out / name).touch()
         raise RuntimeError("it fails")
 
     monkeypatch.setattr(commands, "session", lambda name, *, master: FakeSpark())
@@ -136,7 +140,43 @@ def test_a_campaign_that_fails_leaves_no_empty_directory(
     monkeypatch.setattr(commands, "run_campaign", fails)
     result = campaign("--out", out)
     assert result.exit_code == 1 and "Error: it fails" in result.stderr
-    assert out.exists() == holds
+    assert [path.name for path in out.rglob("part-0")] == ["part-0"] * ("part-0" in held)
+    assert out.exists() == ("part-0" in held)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_campaign_that_is_terminated_stops_spark_and_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    before, stopped = signal.getsignal(number), []
+
+    def is_ended(*_: object, **__: object) -> NoReturn:
+        (tmp_path / "new" / "_temporary").mkdir(parents=True)
+        signal.raise_signal(number)
+        raise AssertionError("it goes on")
+
+    def stops(self: FakeSpark) -> NoReturn:
+        stopped.append(self)
+        warnings.warn("Java has ended", RuntimeWarning, stacklevel=2)
+        raise ConnectionRefusedError("Java has ended")
+
+    monkeypatch.setattr(FakeSpark, "stop", stops)
+    monkeypatch.setattr(commands, "session", lambda name, *, master: FakeSpark())
+    monkeypatch.setattr(commands, "check_available", lambda: None)
+    monkeypatch.setattr(commands, "run_campaign", is_ended)
+    result = campaign("--out", tmp_path / "new")
+    assert result.exit_code == 1 and "Aborted!" in result.stderr and "Java" not in result.stderr
+    assert len(stopped) == 1 and not (tmp_path / "new").exists()
+    assert signal.getsignal(number) == before
+
+
+def test_a_hangup_that_is_to_be_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with terminated_like_interrupted():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_replays_that_are_not_shown_are_counted(capsys: pytest.CaptureFixture[str]) -> None:

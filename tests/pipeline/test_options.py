@@ -165,3 +165,14 @@ def test_what_a_process_of_java_writes_is_kept_away(capfd: pytest.CaptureFixture
         process.communicate()
         file.seek(0)
         assert (file.read(), capfd.readouterr().err) == (b"trace", "ours")
+
+
+def test_what_the_bridge_to_java_logs_of_an_interrupt_is_kept_away() -> None:
+    """The root logger makes itself a handler when it is asked to log and has none."""
+    code = (
+        "import logging; from pipeline.quiet import keep_bridge_quiet; keep_bridge_quiet()\n"
+        "logging.exception('KeyboardInterrupt while sending command.')\n"
+        "logging.getLogger('py4j').exception('again')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
