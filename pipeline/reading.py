@@ -18,7 +18,11 @@ from storage.segment.file_records import FileRecords
 if TYPE_CHECKING:
     import pyarrow
 
-SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+# A session may take `timestamp` for a time without a zone (spark.sql.timestampType). No blank is within a type.
+SCHEMA = (
+    "key binary, value binary, topic string, partition int, offset bigint, "
+    "timestamp timestamp_ltz, timestampType int"
+)
 HEADERS_COLUMN = ", headers array<struct<key:string,value:binary>>"
 # An Arrow batch ends at 1,000 rows or about 1 MiB: Spark takes batches of this size fastest.
 ROWS_A_BATCH = 1_000

@@ -60,6 +60,11 @@ def _hide_trace() -> None:
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
 
 
+def _as_spark_names_them(schema: str) -> str:
+    """Returns the schema with the names that Spark has for the types in code; a type of SQL may have several."""
+    return schema.replace("timestamp_ltz", "timestamp")
+
+
 class SegmentTask(InputPartition):
     """One task of a read: the wanted records of one segment."""
 
@@ -95,9 +100,9 @@ class ReplogDataSource(DataSource):
         options = {key.lower(): value for key, value in self.options.items()}
         if not options.get("path"):
             raise SourceError("option path is required: a log directory with folders TOPIC-PARTITION")
-        columns = [column.split()[0] for column in SCHEMA.split(",")]
-        if [field.name for field in schema.fields][: len(columns)] != columns:
-            raise SourceError(f"the columns are fixed, leave out schema(): {', '.join(columns)}")
+        columns = [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
+        if columns != _as_spark_names_them(self.schema()).split(", "):
+            raise SourceError(f"the columns are fixed, leave out schema(): {self.schema()}")
         return ReplogReader(options)
 
     @in_one_line

@@ -155,6 +155,21 @@ def test_the_columns_are_those_of_kafkas_source(spark: SparkSession) -> None:
     assert with_headers.load().columns[-1] == "headers"
 
 
+@pytest.mark.parametrize("timestamps", ["TIMESTAMP_NTZ", "TIMESTAMP_LTZ"])
+def test_a_timestamp_has_its_zone_whatever_the_session_takes_timestamps_for(
+    spark: SparkSession, timestamps: str
+) -> None:
+    before = spark.conf.get("spark.sql.timestampType")
+    assert before is not None
+    spark.conf.set("spark.sql.timestampType", timestamps)
+    try:
+        frame = spark.read.format("replog").option("subscribe", "shapes-gzip")
+        read = frame.load(str(GOLDEN / "kafka-4.1" / "clean"))
+        assert dict(read.dtypes)["timestamp"] == "timestamp" and read.count() == len(read.collect()) == 113
+    finally:
+        spark.conf.set("spark.sql.timestampType", before)
+
+
 def test_values_agree_byte_by_byte_with_a_plain_read(spark: SparkSession) -> None:
     from pipeline.directory import segment_ranges
     from pipeline.reading import segment_batches
