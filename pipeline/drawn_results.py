@@ -21,7 +21,7 @@ from typing import final
 from pipeline.drawn_rows import Row, as_parquet, rows_of
 from sim.swarm.code import CODE, code_digest, why_not_of
 from sim.swarm.job import SwarmJob
-from storage.disk.filesystem import OpenMode
+from storage.disk.filesystem import OpenMode, write_synced
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import StorageError
 
@@ -90,12 +90,17 @@ class ResultsDirectory:
             )
 
     def _begin(self, job: SwarmJob) -> None:
-        """Write the header, or check the one that is there; one that a kill has torn is written again."""
+        """Write the header, or check the one that is there; one that a kill has torn is written again.
+
+        It is on the disk before any rows are: those of a directory whose header is lost could not be gone on with.
+        """
         header = {"format": FORMAT, CODE: code_digest()} | job.identity()
         path = self._path / HEADER
         text = path.read_text(encoding="utf-8", errors="replace")
         if not text.endswith("\n") and not self._parts():
-            path.write_text(json.dumps(header) + "\n", encoding="utf-8")
+            # In its place, since the lock is on this file.
+            write_synced(self._files, str(path), f"{json.dumps(header)}\n".encode())
+            self._files.sync_directory(str(self._path))
             return
         try:
             found = json.loads(text)

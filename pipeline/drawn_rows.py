@@ -57,7 +57,13 @@ def as_parquet(rows: Sequence[Row]) -> bytes:
 
 def rows_of(path: Path) -> Iterable[Row]:
     """Yields the rows of a Parquet file. Raises OSError or ValueError for a file that is none of these."""
-    table = pq.read_table(path, schema=COLUMNS)
+    # Arrow itself would cast what it can, and fill in nulls for the columns that are not there.
+    with pq.ParquetFile(path) as file:
+        if not file.schema_arrow.equals(COLUMNS):
+            raise ValueError("other columns than those of drawn runs")
+        table = file.read()
+    if table.column("seed").null_count:
+        raise ValueError("a row without a seed")
     for row in table.to_pylist():
         yield {
             name: dict(value) if name in _MAPPINGS else value

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from contextlib import closing
 from pathlib import Path
 
+import click
 import pytest
 
 pytest.importorskip("pyarrow")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from pipeline.drawn_campaign import MOST_SEEDS_A_TASK, chunks
-from pipeline.drawn_command import PROFILES
+from pipeline.drawn_command import PROFILES, open_results
 from pipeline.drawn_results import HEADER, CampaignDirectoryError, ResultsDirectory
 from pipeline.drawn_rows import COLUMNS, Row, as_parquet
 from pipeline.drawn_seeds import job_of, run_part
@@ -121,6 +126,42 @@ def test_a_file_that_cannot_be_counted_is_refused(tmp_path: Path, data: bytes, w
     (tmp_path / "part-00009.parquet").write_bytes(data)
     with pytest.raises(CampaignDirectoryError, match=what):
         ResultsDirectory(tmp_path, JOB)
+
+
+@pytest.mark.parametrize(
+    ("table", "what"),
+    [
+        (pa.table({"x": [1]}), "other columns"),
+        (pa.table({"seed": [5], "operations": [3]}), "other columns"),
+        (pa.Table.from_pylist([{"seed": 5}], schema=COLUMNS.remove(2)), "other columns"),
+        (pa.Table.from_pylist([{"verdict": "held"}], schema=COLUMNS), "a row without a seed"),
+    ],
+)
+def test_a_foreign_file_of_parquet_is_refused_in_one_line(tmp_path: Path, table: pa.Table, what: str) -> None:
+    with closing(ResultsDirectory(tmp_path, JOB)) as directory:
+        directory.add([row(1)])
+    pq.write_table(table, tmp_path / "part-mine.parquet")
+    with pytest.raises(click.UsageError) as raised:
+        open_results(tmp_path, JOB)
+    assert str(raised.value).startswith(f"{tmp_path / 'part-mine.parquet'}: no rows of a campaign: {what}")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_header_is_on_the_disk_before_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power loss would otherwise leave rows without it, which no campaign goes on with."""
+    synced: list[tuple[str, int]] = []
+    sync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), os.fstat(descriptor).st_size))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    with closing(ResultsDirectory(tmp_path, JOB)):
+        header = tmp_path / HEADER
+        assert [path for path, _ in synced] == [str(header), str(tmp_path)]
+        assert synced[0][1] == header.stat().st_size > 0
 
 
 def test_a_key_without_a_column_is_refused() -> None:
