@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline.errors import SourceError
 from pipeline.offsets import ENDING, LATEST, STARTING, is_whole, json_object, offset_option
 from pipeline.options import flag
-from storage.disk.checkpoints import OffsetCheckpoint
+from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoint
 from storage.disk.filesystem import FileSystem, basename, dirname, is_directory, join
-from storage.errors import CorruptBatch
+from storage.errors import CorruptBatch, CorruptCheckpoint
 from storage.inspection.verify.directory import looks_like_log_directory
 from storage.inspection.verify.partition import is_partition_directory, partition_directories
 from storage.segment.file_records import FileRecords
-from storage.topics import BadDirectoryName, parse_directory_name
+from storage.topics import BadDirectoryName, directory_name, parse_directory_name
 
 # The ending of a segment that takes the place of others, and how often and in which interval to look for its end.
 _SWAP = ".log.swap"
@@ -80,7 +80,8 @@ def topic_filter(options: Mapping[str, str]) -> Callable[[str, int], bool]:
     if "subscribepattern" in options:
         try:
             pattern = re.compile(options["subscribepattern"])
-        except re.error as error:
+        # Of a number of repeats, or of brackets in brackets, that is too large.
+        except (re.error, OverflowError, RecursionError) as error:
             raise SourceError(f"subscribePattern is not a regular expression: {error}") from error
         return lambda topic, partition: pattern.fullmatch(topic) is not None
     return lambda topic, partition: True
@@ -92,15 +93,18 @@ def segment_ranges(file_system: FileSystem, directory: str, options: Mapping[str
     starting, ending = offset_option(options, STARTING), offset_option(options, ENDING)
     fail_on_data_loss = flag(options, "failOnDataLoss", default=True)
     found = [each for each in partitions_of(file_system, directory) if wanted(*each[:2])]
+    for each in found:
+        _check_folder(*each)
+    starts = log_start_offsets(file_system, directory, fail_on_data_loss=fail_on_data_loss) if found else {}
     ranges: list[SegmentRange] = []
     for topic, partition, path in found:
         try:
-            names = _segments_of(file_system, path)
+            names = _segments_of(file_system, path, fail_on_data_loss=fail_on_data_loss)
         # The topic was deleted after its folder was found.
         except FileNotFoundError:
             continue
         start = starting.of(topic, partition)
-        first = log_start_offset(file_system, directory, topic, partition)
+        first = starts.get((topic, partition), 0)
         if start >= 0 and fail_on_data_loss:
             _check_start(file_system, path, names, f"{topic}-{partition}", start, first)
         end = ending.of(topic, partition)
@@ -112,6 +116,15 @@ def segment_ranges(file_system: FileSystem, directory: str, options: Mapping[str
     for option in (starting, ending):
         option.check_named({each[:2] for each in found})
     return ranges
+
+
+def _check_folder(topic: str, partition: int, path: str) -> None:
+    """Raise SourceError if a node would call the folder otherwise: `t-00` beside `t-0` would count records twice."""
+    name = directory_name(topic, partition)
+    if basename(path) != name:
+        raise SourceError(
+            f"{path}: the folder of partition {partition} of {topic} is called {name}: move it away"
+        )
 
 
 def _check_level(file_system: FileSystem, directory: str) -> None:
@@ -163,28 +176,44 @@ def _end_of(file_system: FileSystem, path: str) -> int | None:
     return end
 
 
-def log_start_offset(file_system: FileSystem, directory: str, topic: str, partition: int) -> int:
-    """Returns the log start offset by the log directory's checkpoint; 0 without an entry."""
-    path = join(directory, "log-start-offset-checkpoint")
+def log_start_offsets(
+    file_system: FileSystem, directory: str, *, fail_on_data_loss: bool
+) -> Mapping[tuple[str, int], int]:
+    """Returns the log start offsets by the log directory's checkpoint: none without one, and none of a damaged one
+    without `fail_on_data_loss`, else raises CorruptCheckpoint.
+    """
+    path = join(directory, LOG_START_OFFSET_CHECKPOINT)
     # `OffsetCheckpoint` would create a missing file, and a reader creates nothing.
     if not file_system.exists(path):
-        return 0
-    return OffsetCheckpoint(file_system, path).read().get((topic, partition), 0)
+        return {}
+    try:
+        return OffsetCheckpoint(file_system, path).read()
+    except CorruptCheckpoint:
+        if fail_on_data_loss:
+            raise
+        return {}
 
 
-def _segments_of(file_system: FileSystem, path: str) -> list[str]:
+def _segments_of(file_system: FileSystem, path: str, *, fail_on_data_loss: bool) -> list[str]:
     """Returns the names of a partition's segments. Waits while a compaction replaces some: they have no names then.
 
-    Raises SourceError if it does not end: a crash has left it so, and the next start of the node ends it.
+    If that does not end, a crash has left it so, and the next start of the node ends it: raises SourceError, or without
+    `fail_on_data_loss` returns the names that are there.
     """
     for _ in range(_LOOKS):
         names = file_system.list(path)
         if not any(name.endswith(_SWAP) for name in names):
-            return [name for name in names if re.fullmatch(r"\d{20,}\.log", name)]
+            return _logs_in(names)
         time.sleep(_LOOK_S)
+    if not fail_on_data_loss:
+        return _logs_in(names)
     raise SourceError(
         f"{path}: a compaction was interrupted; start its node, or recover it with `replog log recover`"
     )
+
+
+def _logs_in(names: Sequence[str]) -> list[str]:
+    return [name for name in names if re.fullmatch(r"\d{20,}\.log", name)]
 
 
 def _of_partition(

@@ -15,7 +15,10 @@ EARLIEST, LATEST = -2, -1
 STARTING, ENDING = "startingOffsets", "endingOffsets"
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 _ABOVE_OFFSETS = 1 << 63
-_PARTITION = re.compile("0|[1-9][0-9]*")
+_PARTITION = re.compile("0|[1-9][0-9]{0,9}")
+_ABOVE_PARTITIONS = 1 << 31
+# How much of an option's text a message shows.
+_SHOWN = 80
 
 
 @final
@@ -67,8 +70,10 @@ def _checked(
     word = "-2 for earliest" if default == EARLIEST else "-1 for latest"
     for topic, parts in table.items():
         for partition, offset in parts.items():
-            if not _PARTITION.fullmatch(partition):
-                raise SourceError(f"option {name}: {partition!r} of {topic} is no number of a partition")
+            if not _PARTITION.fullmatch(partition) or int(partition) >= _ABOVE_PARTITIONS:
+                raise SourceError(
+                    f"option {name}: {_shown(partition)} of {topic} is no number of a partition"
+                )
             if offset != default and not 0 <= offset < _ABOVE_OFFSETS:
                 raise SourceError(
                     f"option {name}: {topic}-{partition} takes an offset or {word}, not {offset}"
@@ -85,9 +90,17 @@ def json_object(options: Mapping[str, str], name: str) -> dict[str, Any]:
     text = options[name.lower()]
     try:
         parsed = json.loads(text)
-    except ValueError as error:
+    # Brackets in brackets may be too many for Python.
+    except (ValueError, RecursionError) as error:
         words = "earliest, latest or " if name in (STARTING, ENDING) else ""
-        raise SourceError(f"option {name}: expected {words}JSON, got {text!r} ({error})") from error
+        raise SourceError(f"option {name}: expected {words}JSON, got {_shown(text)} ({error})") from error
     if not isinstance(parsed, dict):
         raise SourceError(f"option {name} must be a JSON object")
     return parsed
+
+
+def _shown(text: str) -> str:
+    """Returns the text for a message, and only the begin of a very long one."""
+    return (
+        repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r} and {len(text) - _SHOWN} characters more"
+    )

@@ -12,6 +12,7 @@ from pipeline.directory import partitions_of, segment_ranges, topic_filter
 from pipeline.errors import SourceError
 from sim.seed_range import Seeds
 from storage.disk.os_filesystem import OsFileSystem
+from storage.errors import CorruptCheckpoint
 from storage.log import PartitionLog
 from tests.storage.logs import NOW_MS, THREE, append_each
 
@@ -106,6 +107,33 @@ def test_a_swap_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     with pytest.raises(SourceError, match=r"t-0: a compaction was interrupted"):
         segment_ranges(OsFileSystem(), root, {})
+
+
+def test_without_fail_on_data_loss_an_interrupted_compaction_leaves_the_segments_that_have_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make(tmp_path, ["t-0/00000000000000000000.log.swap", "t-0/00000000000000000009.log"])
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    ranges = segment_ranges(OsFileSystem(), root, {"failondataloss": "false"})
+    assert [each.base_offset for each in ranges] == [9]
+
+
+def test_without_fail_on_data_loss_a_damaged_checkpoint_counts_as_none(tmp_path: Path) -> None:
+    root = make(tmp_path, ["t-0/00000000000000000000.log"])
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nt 0 x\n")
+    with pytest.raises(CorruptCheckpoint, match="log-start-offset-checkpoint line 3"):
+        segment_ranges(OsFileSystem(), root, {})
+    (wanted,) = segment_ranges(OsFileSystem(), root, {"failondataloss": "false"})
+    assert (wanted.base_offset, wanted.start_offset) == (0, 0)
+
+
+def test_two_folders_are_never_read_as_one_partition(tmp_path: Path) -> None:
+    names = [f"{folder}/00000000000000000000.log" for folder in ("t-0", "t-00", "u-0")]
+    root = make(tmp_path, names)
+    line = f"^{tmp_path}/t-00: the folder of partition 0 of t is called t-0: move it away$"
+    with pytest.raises(SourceError, match=line):
+        segment_ranges(OsFileSystem(), root, {})
+    assert [each.topic for each in segment_ranges(OsFileSystem(), root, {"subscribe": "u"})] == ["u"]
 
 
 @pytest.mark.parametrize("named", ["t-1", "u-0"])

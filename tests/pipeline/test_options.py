@@ -112,6 +112,34 @@ def test_offsets_that_kafkas_source_refuses_are_refused(name: str, text: str, li
     assert str(raised.value) == line
 
 
+@pytest.mark.parametrize("number", ["9" * 5_000, str(1 << 31)])
+def test_a_number_that_no_partition_has_is_refused(number: str) -> None:
+    with pytest.raises(
+        SourceError, match=r"^option endingOffsets: '\d+'.* of t is no number of a partition$"
+    ) as raised:
+        offset_option({"endingoffsets": f'{{"t": {{"{number}": 1}}}}'}, ENDING)
+    assert len(str(raised.value)) < 200
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"t": [' + "9" * 5_000 + "]}"])
+def test_json_that_is_too_much_for_python_is_refused_in_one_short_line(text: str) -> None:
+    for name, read in (
+        ("assign", topic_filter),
+        (STARTING, lambda options: offset_option(options, STARTING)),
+    ):
+        with pytest.raises(
+            SourceError, match=f"^option {name}: expected .*JSON, got .* characters more"
+        ) as raised:
+            read({name.lower(): text})
+        assert len(str(raised.value)) < 400 and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999999}", "(" * 10_000 + ")" * 10_000])
+def test_a_pattern_that_is_too_much_for_python_is_refused(pattern: str) -> None:
+    with pytest.raises(SourceError, match=r"^subscribePattern is not a regular expression: "):
+        topic_filter({"subscribepattern": pattern})
+
+
 @pytest.mark.parametrize("text", ['{"t": 5}', '{"t": ["0"]}', "[]"])
 def test_an_assignment_of_a_wrong_shape_is_refused(text: str) -> None:
     with pytest.raises(SourceError, match="option assign"):
