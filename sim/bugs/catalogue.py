@@ -19,6 +19,7 @@ from sim.bugs.planting import Bug, Replacement
 from sim.bugs.replica_bugs import REPLICA_BUGS
 from storage.log import PartitionLog
 from storage.segment import LogSegment
+from storage.segment.file_records import TimestampAndOffset
 
 Original = Callable[..., Any]
 
@@ -30,12 +31,15 @@ def _does_nothing(original: Original) -> Original:
 
 
 def _keeps_batch(original: Original) -> Original:
-    def truncate_to(segment: LogSegment, offset: int, now_ms: int) -> int:
+    def truncate_to(
+        segment: LogSegment, offset: int, now_ms: int, kept: TimestampAndOffset | None = None
+    ) -> int:
         found = segment.translate_offset(offset)
         if found is None:
-            return int(original(segment, offset, now_ms))
-        kept = next(iter(segment.records.batches(found.position)))
-        return int(original(segment, kept.next_offset, now_ms))
+            return int(original(segment, offset, now_ms, kept))
+        # Whoever looked for the greatest timestamp before the cut has not looked into the batch that stays.
+        batch = next(iter(segment.records.batches(found.position)))
+        return int(original(segment, batch.next_offset, now_ms))
 
     return truncate_to
 

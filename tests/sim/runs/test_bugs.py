@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from inspect import Parameter, signature
 from pkgutil import resolve_name
 
 import pytest
@@ -61,6 +62,28 @@ def test_each_bug_finds_its_targets_and_restores_them(name: str) -> None:
     assert [resolve_name(target) for target in targets] == sound
 
 
+def parameters_of(method: object) -> list[tuple[object, ...]]:
+    """Returns name, kind and default of each parameter; the first one of a method has a name of its own."""
+    assert callable(method)
+    found = [(each.name, each.kind, each.default) for each in signature(method).parameters.values()]
+    return [found[0][1:], *found[1:]] if found else []
+
+
+@pytest.mark.parametrize("name", sorted(bugs()))
+def test_each_bug_takes_what_its_original_takes(name: str) -> None:
+    for replacement in bugs()[name].replacements:
+        original = resolve_name(replacement.target)
+        with replaced(replacement):
+            planted = resolve_name(replacement.target)
+            taken = signature(planted)
+        asked = signature(original).parameters.values()
+        if any(each.kind is Parameter.VAR_POSITIONAL for each in taken.parameters.values()):
+            by_name = {each.name: each for each in asked if each.kind is Parameter.KEYWORD_ONLY}
+            taken.bind(*range(len(asked) - len(by_name)), **by_name)
+        else:
+            assert parameters_of(planted) == parameters_of(original), replacement.target
+
+
 def test_each_ticket_is_of_a_bug_of_the_catalogue() -> None:
     known = bugs()
     assert [name for name in TICKETS if name not in known] == []
@@ -80,6 +103,13 @@ def test_each_ticket_is_of_a_bug_of_the_catalogue() -> None:
 def test_a_run_finds_each_bug_of_appends_in_its_scenario(name: str, checker: str) -> None:
     result = run_scenario(bugs()[name].found_by, 7, bug=name)
     assert result.violations[0].checker == checker, result.violations
+
+
+@pytest.mark.slow
+def test_ls13_a_run_finds_the_batch_that_a_cut_keeps_by_its_logs() -> None:
+    name = "truncation-keeps-batch"
+    result = run_scenario(bugs()[name].found_by, 7, bug=name, stops_early=True)
+    assert result.violations[0].checker == "log-matching", result.violations
 
 
 @pytest.mark.slow
