@@ -17,6 +17,10 @@ NOTHING = -1
 _REMEMBERED = 4096
 _NETWORK = "network"
 _CONTROLLER_ID, _CLIENT_IDS_FROM = 1000, 2000
+# The order in which a run numbers its clients (sim/cluster.py).
+_CLIENTS = ("producer", "consumer", "seeker", "admin")
+# Why the network says that messages are lost which waited in a connection: nobody says when they were sent.
+_WITH_CONNECTION = "connection broken"
 
 
 class Flag(IntFlag):
@@ -66,11 +70,16 @@ class Columns:
         self.text_bytes = 0
         # The rows of each node's own events, with their times, to find who sent a message.
         self._rows: dict[int, tuple[array[int], array[float]]] = {}
-        self._lost: list[tuple[int, int, int]] = []
+        # Row, numbers of sender and receiver, and whether the message was lost with its connection.
+        self._lost: list[tuple[int, int, int, bool]] = []
         self._seen: OrderedDict[tuple[int, bytes], None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self.at_us)
+
+    def skip(self, event: Event) -> None:
+        """Leave an event out; its node has its number and its lane all the same."""
+        self.nodes.number(event.node)
 
     def add(self, event: Event, flags: Flag) -> int:
         """Add an event; returns its row."""
@@ -97,7 +106,8 @@ class Columns:
         times.append(event.at_us)
 
     def _add_lost(self, row: int, event: Event, flags: Flag) -> None:
-        self._lost.append((row, int(event.members["from"]), int(event.members["to"])))
+        is_with_connection = event.members.get("why") == _WITH_CONNECTION
+        self._lost.append((row, int(event.members["from"]), int(event.members["to"]), is_with_connection))
         self._put(event.at_us, event.at_us, NOTHING, NOTHING, "lost", flags | Flag.LOST, NOTHING)
 
     def _put(
@@ -140,10 +150,10 @@ class Columns:
     def finish(self) -> bytes:
         """Returns the lines of all events, compressed; lost messages have their nodes after that."""
         names = self.nodes.all()
-        for row, source, target in self._lost:
+        for row, source, target, is_with_connection in self._lost:
             self.source[row] = self.nodes.number(node_name(source, names))
             self.node[row] = self.nodes.number(node_name(target, names))
-            self.cause[row] = self._last_before(row, self.source[row])
+            self.cause[row] = NOTHING if is_with_connection else self._last_before(row, self.source[row])
         self._lost.clear()
         return bytes(self._compressed + self._text.flush())
 
@@ -162,13 +172,26 @@ def kind_of(event: Event) -> str:
 
 
 def node_name(node_id: int, names: list[str]) -> str:
-    """Returns the name of a node by its number; clients are numbered producers first, after the admin."""
+    """Returns the name of a node by its number; `names` are those of all nodes that the trace has named so far.
+
+    Clients are numbered after the admin that creates the topics, kind by kind.
+    """
     if node_id == _CONTROLLER_ID:
         return "controller"
     if node_id < _CONTROLLER_ID:
         return f"broker-{node_id}"
     number = node_id - _CLIENT_IDS_FROM
-    producers = sum(name.startswith("producer-") for name in names)
     if number == 0:
         return "admin"
-    return f"producer-{number}" if number <= producers else f"consumer-{number - producers}"
+    for kind in _CLIENTS:
+        count = _highest(kind, names)
+        if number <= count:
+            return f"{kind}-{number}"
+        number -= count
+    return f"client {node_id}"
+
+
+def _highest(kind: str, names: list[str]) -> int:
+    """Returns the highest number of a client of that kind; 0 if there is none."""
+    ends = [name.removeprefix(f"{kind}-") for name in names if name.startswith(f"{kind}-")]
+    return max((int(end) for end in ends if end.isdecimal()), default=0)

@@ -78,6 +78,7 @@ def _state(recording: Recording) -> dict[str, object]:
         "seed": recording.header.seed,
         "count": len(columns),
         "skipped": recording.skipped,
+        "isPart": recording.is_part,
         "nodes": columns.nodes.all(),
         "kinds": columns.kinds.all(),
         "story": recording.story,

@@ -50,6 +50,13 @@ class Recording:
     story: list[tuple[int, str]] = field(default_factory=list)
     # The number of events before the window.
     skipped: int = 0
+    # Whether the trace has events after the window.
+    is_cut_short: bool = False
+
+    @property
+    def is_part(self) -> bool:
+        """Whether the trace has events that the page leaves out."""
+        return self.skipped > 0 or self.is_cut_short
 
     def add(self, event: Event, *, is_shown: bool) -> None:
         """Take in an event. Raises KeyError, TypeError or the like if it lacks a member that its kind has."""
@@ -62,6 +69,7 @@ class Recording:
             self.spans.on_told(row, str(event.members["what"]))
         if not is_shown:
             self.skipped += 1
+            self.columns.skip(event)
             return
         if words is not None:
             self.story.append((row, words))
@@ -76,6 +84,7 @@ def read_recording(path: Path, window: Window | None = None) -> Recording:
         recording = Recording(trace.header, path.name)
         for event in trace.events():
             if window.is_after(event.at_us):
+                recording.is_cut_short = True
                 break
             try:
                 recording.add(event, is_shown=event.at_us >= window.from_us)

@@ -121,7 +121,11 @@ class Spans:
         return (LINKS, who) if what in _ON_LINKS else (who, "")
 
     def finish(self, index: int) -> list[Span]:
-        """Returns all spans in the order of their begin; those that are open end at `index`."""
+        """Returns all spans in the order of their begin; those that are open end at `index`.
+
+        What was over before the first event of the page has no events, and is left out.
+        """
         for lane, what, who in list(self._open):
             self.end(index, lane, what, who)
-        return sorted(self.closed, key=lambda span: (span.first, span.end, span.lane))
+        seen = [span for span in self.closed if span.first < span.end]
+        return sorted(seen, key=lambda span: (span.first, span.end, span.lane))

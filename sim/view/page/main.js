@@ -20,7 +20,8 @@ function fillHeader() {
     .map((run) => `${run.count.toLocaleString("en")} events, ${(run.count ? run.at[run.count - 1] / 1e6 : 0).toFixed(1)} s`)
     .join("  |  ");
   const verdict = byId("verdict");
-  verdict.textContent = violations.length ? `${violations.length} violation${violations.length > 1 ? "s" : ""}` : "no violation";
+  const count = violations.length ? `${violations.length} violation${violations.length > 1 ? "s" : ""}` : "no violation";
+  verdict.textContent = app.runs.some((run) => run.isPart) ? `${count} in the part shown` : count;
   verdict.className = violations.length ? "violated" : "faint";
 }
 

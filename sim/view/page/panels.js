@@ -69,10 +69,14 @@ function eventFacts(run, row) {
   facts.push([isLost ? "for" : "node", run.nodes[run.node[row]]]);
   if (run.source[row] !== NOTHING) facts.push(["from", run.nodes[run.source[row]]]);
   if (isMessage(run, row) && !isLost) facts.push(["took", `${((run.at[row] - run.sent[row]) / 1000).toFixed(3)} ms, waiting in the inbox included`]);
-  const words = [[Flag.LOST, "lost on the way"], [Flag.DUPLICATE, "a second copy of the same message"], [Flag.FAILED, "refused or failed"]];
+  const { why, messages } = isLost ? membersOf(run, row) : {};
+  // Nobody knows when these were sent, so they have no past either.
+  const isWithConnection = why === "connection broken";
+  const lost = isWithConnection ? `${messages} message${messages > 1 ? "s" : ""} lost with their connection` : "lost on the way";
+  const words = [[Flag.LOST, lost], [Flag.DUPLICATE, "a second copy of the same message"], [Flag.FAILED, "refused or failed"]];
   for (const [flag, text] of words) if (run.flags[row] & flag) facts.push(["", text]);
   const { past, future } = causalCounts(app.causal);
-  if (run.isProcess[run.node[app.causal.row]]) facts.push(["causal", `${past} events before, ${future} after`]);
+  if (run.isProcess[run.node[app.causal.row]] && !isWithConnection) facts.push(["causal", `${past} events before, ${future} after`]);
   return facts;
 }
 

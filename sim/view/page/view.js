@@ -81,7 +81,7 @@ function setAxis(order) {
 }
 
 // Lanes: the faults of links, the world's events, the partition as the controller has it, then the nodes.
-const GROUPS = ["controller", "broker", "producer", "consumer", "admin"];
+const GROUPS = ["controller", "broker", "producer", "consumer", "seeker", "admin"];
 const groupOf = (name) => GROUPS.findIndex((group) => name.startsWith(group));
 
 function nodesOf(run) {

@@ -11,9 +11,10 @@ import pytest
 
 from sim.run import run_scenario
 from sim.view.columns import NOTHING, Flag
-from sim.view.recording import Recording, read_recording
+from sim.view.recording import Recording, Window, read_recording
 from sim.view.replica_logs import Op, ReplicaLog
 from sim.view.write import write_view
+from tests.sim.view.traces import event, write_trace
 from tools.browser import Page, browser_page, browser_program
 from tools.view_pages import EVENTS, busy_trace, measure_panning, open_page
 
@@ -35,6 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (folder / "lossy.jsonl").open("wb") as file:
         run_scenario("bad-network", SEED, trace_file=file)
     write_view(folder / "violated.html", folder / "violated.jsonl")
+    write_view(folder / "part.html", folder / "violated.jsonl", window=Window(until_us=3_000_000))
     write_view(folder / "held.html", folder / "held.jsonl")
     write_view(folder / "lossy.html", folder / "lossy.jsonl")
     write_view(folder / "compared.html", folder / "violated.jsonl", folder / "held.jsonl")
@@ -69,6 +71,12 @@ def opened(browser: Page, path: Path) -> Page:
     return browser
 
 
+def opened_by_hand(browser: Page, folder: Path, *lines: str) -> Page:
+    """Returns the page of a trace that consists of these lines."""
+    write_view(folder / "hand.html", write_trace(folder / "hand.jsonl", lines))
+    return opened(browser, folder / "hand.html")
+
+
 def drawn(page: Page) -> None:
     """Wait until the last change is drawn."""
     page.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -92,6 +100,30 @@ def test_the_first_violation_is_selected_and_marked(browser: Page, folder: Path,
     assert selected(page) == row
     assert "violation" in page.run("byId('verdict').textContent")
     assert "VIOLATED log-matching" in page.run("byId('event').textContent")
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"), [("held.html", "no violation"), ("part.html", "no violation in the part shown")]
+)
+def test_the_verdict_is_of_the_part_that_is_shown(
+    browser: Page, folder: Path, name: str, verdict: str
+) -> None:
+    page = opened(browser, folder / name)
+    assert page.run("byId('verdict').textContent") == verdict
+
+
+def test_what_is_lost_with_its_connection_has_no_step_that_sent_it(browser: Page, tmp_path: Path) -> None:
+    page = opened_by_hand(
+        browser,
+        tmp_path,
+        event(1, "broker-1", "timer", key="a"),
+        event(2, "broker-2", "timer", key="a"),
+        event(9, "network", "lost", from_=1, to=2, messages=3, why="connection broken"),
+    )
+    page.run("select(app.runs[0], 2)")
+    text = page.run("byId('event').innerText")
+    assert "3 messages lost with their connection" in text
+    assert "Go to the step" not in text and "causal" not in text
 
 
 def test_keys_step_by_event_and_by_node(browser: Page, folder: Path) -> None:

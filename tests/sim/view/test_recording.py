@@ -58,13 +58,42 @@ def test_a_lost_message_has_the_names_of_both_nodes_and_the_event_that_sent_it(t
         event(2, "network", "lost", from_=2001, to=1000, messages=1, why="lost"),
         event(3, "network", "lost", from_=1, to=2002, messages=1, why="cut"),
         event(3, "broker-1", "timer", key="a"),
+        event(4, "consumer-1", "timer", key="a"),
     )
     columns = recording.columns
     names = columns.nodes.all()
     ends = [(names[columns.source[row]], names[columns.node[row]]) for row in (1, 2)]
     assert ends == [("producer-1", "controller"), ("broker-1", "consumer-1")]
-    assert list(columns.cause) == [NOTHING, 0, NOTHING, NOTHING]
+    assert list(columns.cause) == [NOTHING, 0, NOTHING, NOTHING, NOTHING]
     assert columns.flags[1] == Flag.LOST
+
+
+def test_clients_are_named_in_the_order_in_which_a_run_numbers_them(tmp_path: Path) -> None:
+    names = ("producer-2", "consumer-1", "admin-1", "seeker-2", "admin", "broker-1")
+    lines = [event(n, name, "timer", key="a") for n, name in enumerate(names)]
+    # The highest number of a kind counts, not how many of it have had an event.
+    lines += [event(9, "network", "lost", from_=2000 + n, to=1, messages=1, why="lost") for n in range(9)]
+    columns = recorded(tmp_path, *lines).columns
+    senders = [columns.nodes.all()[number] for number in columns.source[len(names) :]]
+    assert senders == [
+        "admin", "producer-1", "producer-2", "consumer-1", "seeker-1", "seeker-2", "admin-1", "client 2007",
+        "client 2008",
+    ]  # fmt: skip
+
+
+def test_what_is_lost_with_its_connection_was_sent_at_no_known_time(tmp_path: Path) -> None:
+    recording = recorded(
+        tmp_path,
+        event(1, "broker-1", "timer", key="a"),
+        event(2, "broker-2", "timer", key="a"),
+        event(9, "network", "lost", from_=1, to=2, messages=3, why="connection broken"),
+    )
+    columns = recording.columns
+    assert [columns.nodes.all()[each[2]] for each in (columns.source, columns.node)] == [
+        "broker-1",
+        "broker-2",
+    ]
+    assert columns.cause[2] == NOTHING
 
 
 def test_violations_faults_and_what_ends_them_are_told_apart(tmp_path: Path) -> None:
@@ -90,6 +119,40 @@ def test_a_window_has_its_events_only_and_the_state_that_those_before_it_left(tm
     log = recording.tracks.partitions["t-0"].logs.replica("broker-1")
     assert log.end == 20
     assert log.changes[::4] == [0, 0]
+
+
+def test_a_node_without_an_event_in_the_window_has_its_name_and_its_lost_messages(tmp_path: Path) -> None:
+    lines = [
+        event(1, "producer-1", "send", ticket=1),
+        event(2, "consumer-1", "timer", key="a"),
+        event(6, "network", "lost", from_=1, to=2002, messages=1, why="lost"),
+    ]
+    columns = recorded(tmp_path, *lines, window=Window(from_us=5)).columns
+    names = columns.nodes.all()
+    assert {"producer-1", "consumer-1"} <= set(names)
+    assert names[columns.node[0]] == "consumer-1"
+
+
+def test_a_window_has_no_span_of_a_fault_that_was_over_before_it(tmp_path: Path) -> None:
+    told = ["cut a -> b", "heal a -> b", "cut b -> a", "slow a -> b by 5 ms"]
+    lines = [event(n, "world", "tell", what=what) for n, what in enumerate(told)]
+    recording = recorded(tmp_path, *lines, window=Window(from_us=3))
+    spans = recording.spans.finish(len(recording.columns))
+    assert [(span.text, span.first, span.end) for span in spans] == [(told[2], 0, 1), (told[3], 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("from_us", "until_us", "is_part"), [(0, None, False), (0, 9, False), (2, None, True), (0, 2, True)]
+)
+def test_a_page_of_a_part_of_a_run_says_so(
+    tmp_path: Path, from_us: int, until_us: int | None, is_part: bool
+) -> None:
+    lines = [
+        event(1, "broker-1", "timer", key="a"),
+        event(2, "world", "tell", what="VIOLATED log-matching: x"),
+    ]
+    recording = recorded(tmp_path, *lines, window=Window(from_us=from_us, until_us=until_us))
+    assert recording.is_part is is_part
 
 
 def test_the_controllers_view_of_a_partition_is_kept_event_by_event(tmp_path: Path) -> None:
