@@ -229,6 +229,9 @@ function drawLabel(lane) {
   }
 }
 
+// A violation is shown whatever the filter hides.
+const isToldHere = (run, row) => Boolean(run.shown[row] || run.flags[row] & Flag.VIOLATION);
+
 // What happened at one moment: the events of the world as flags, and each violation as a line through all lanes.
 function drawMoments(run, visible) {
   const lane = app.lanes.find((each) => each.run === run && each.kind === "world");
@@ -236,6 +239,7 @@ function drawMoments(run, visible) {
   let free = -Infinity;
   for (let i = upperBound(run.toldRows, visible.first - 1); i < run.toldRows.length && run.toldRows[i] < visible.end; i++) {
     const row = run.toldRows[i];
+    if (!isToldHere(run, row)) continue;
     const x = xOf(place(run, row));
     const isViolation = run.flags[row] & Flag.VIOLATION;
     const isFault = run.flags[row] & Flag.FAULT;
@@ -262,7 +266,7 @@ function plate(x, y, width, height) {
 // Where the next flag of the lane is; flags of the same moment do not count.
 function nextToldX(run, i) {
   for (let next = i + 1; next < run.toldRows.length; next++) {
-    if (run.at[run.toldRows[next]] === run.at[run.toldRows[i]]) continue;
+    if (run.at[run.toldRows[next]] === run.at[run.toldRows[i]] || !isToldHere(run, run.toldRows[next])) continue;
     if (run.nodes[run.node[run.toldRows[next]]] === "world") return xOf(place(run, run.toldRows[next]));
   }
   return app.size.width;

@@ -33,18 +33,35 @@ function step(direction, onNode = false) {
   if (next !== NOTHING) select(run, next);
 }
 
-function stepHit(direction) {
-  const { run, row } = startOfSteps(direction);
-  const rows = app.hits[run.number] || [];
-  const at = direction > 0 ? upperBound(rows, row) : upperBound(rows, row - 1) - 1;
-  if (at >= 0 && at < rows.length) select(run, rows[at]);
+// The first row of a run that is not before the place from which the keys step. Events of one moment are in the order
+// of the runs.
+function firstAfterStart(run, direction) {
+  if (!app.selected) return rowAt(run, app.view.from) + 1;
+  const { run: own, row } = app.selected;
+  if (run === own) return direction > 0 ? row + 1 : row;
+  const at = own.at[row];
+  return upperBound(run.at, run.number < own.number ? at : at - 1, run.count);
 }
 
+// Select the next of some rows of each run, in the order of time.
+function stepAmong(rowsOf, direction) {
+  let best = null;
+  for (const run of app.runs) {
+    const rows = rowsOf(run);
+    const place = upperBound(rows, firstAfterStart(run, direction) - 1) - (direction > 0 ? 0 : 1);
+    if (place < 0 || place >= rows.length) continue;
+    const row = rows[place];
+    // Of one moment the first run's is first: on the way back it is the last.
+    const isNearer = best && (run.at[row] - best.run.at[best.row]) * direction;
+    if (!best || isNearer < 0 || (isNearer === 0 && direction < 0)) best = { run, row };
+  }
+  if (best) select(best.run, best.row);
+}
+
+const stepHit = (direction) => stepAmong((run) => app.hits[run.number] || [], direction);
+
 function stepFlag(flag, direction) {
-  const { run, row } = startOfSteps(direction);
-  const rows = run.toldRows.filter((each) => run.flags[each] & flag);
-  const at = direction > 0 ? upperBound(rows, row) : upperBound(rows, row - 1) - 1;
-  if (at >= 0 && at < rows.length) select(run, rows[at]);
+  stepAmong((run) => run.toldRows.filter((row) => run.shown[row] && run.flags[row] & flag), direction);
 }
 
 function showViolation() {
@@ -75,7 +92,8 @@ function toggleTheme() {
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
-  if (event.target.matches("input, select")) {
+  // A box of the filter that was clicked takes no keys but the space bar.
+  if (event.target.matches("input[type=search], select")) {
     if (event.key === "Escape") event.target.blur();
     return;
   }
@@ -90,9 +108,12 @@ function onSearch(event) {
   event.preventDefault();
   search(byId("search").value);
   stepHit(event.shiftKey ? -1 : 1);
+  // The next key may be n, for the next line found.
+  if (app.hits.some((rows) => rows.length)) byId("search").blur();
 }
 
 function search(wanted) {
+  app.wanted = wanted;
   try {
     app.hits = wanted ? app.runs.map((run) => searchRows(run, wanted)) : [];
     const count = app.hits.reduce((sum, rows) => sum + rows.length, 0);

@@ -47,7 +47,7 @@ function choice(name, hidden) {
     if (box.checked) hidden.delete(name);
     else hidden.add(name);
     for (const run of app.runs) applyFilter(run, app.hidden);
-    redraw();
+    search(app.wanted);
   };
   label.append(box, ` ${name}`);
   return label;

@@ -34,8 +34,10 @@ function shownRows(run, { first, end }) {
 // The rows in the window with an arrow, and those after it whose message was sent in the window or before.
 function arrowRows(run, { first, end }) {
   const rows = [];
+  // What was sent until then has come this much later, or is one of the slow.
+  const lastAt = (app.view.order ? run.at[end - 1] : app.view.to) + SLOW_US;
   for (let row = first; row < end; row++) if (run.shown[row] && hasArrow(run, row)) rows.push(row);
-  for (let row = end; row < run.count && run.at[row] <= run.at[end - 1] + SLOW_US && rows.length < 2 * MOST_ARROWS; row++) {
+  for (let row = end; row < run.count && run.at[row] <= lastAt && rows.length < 2 * MOST_ARROWS; row++) {
     if (run.shown[row] && hasArrow(run, row) && placeOfSending(run, row) < app.view.to) rows.push(row);
   }
   const place = upperBound(run.slow, end - 1);

@@ -200,7 +200,7 @@ function drawOverviewOf(run, drawing, x, top, height, width) {
   }
   for (const row of run.toldRows) {
     const kind = run.flags[row] & Flag.VIOLATION ? "violation" : run.flags[row] & Flag.FAULT ? "fault" : "";
-    if (!kind) continue;
+    if (!kind || !isToldHere(run, row)) continue;
     drawing.fillStyle = colours[kind];
     drawing.fillRect(x(place(run, row)) - 1, top, 2, kind === "violation" ? height : height * 0.6);
   }

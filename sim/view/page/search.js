@@ -4,20 +4,15 @@
 function patternOf(wanted) {
   const found = /^\/(.+)\/$/.exec(wanted);
   const source = found ? found[1] : wanted.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-  return new RegExp(source, "gi");
+  return new RegExp(source, "i");
 }
 
-// The rows whose line matches; those that the filter hides are left out. Throws SyntaxError for a broken pattern.
+// The rows whose line matches; those that the filter hides are left out. Throws SyntaxError for a broken pattern. The
+// pattern sees one line at a time: over the whole text `^` and `[^{]*` would not stay in one.
 function searchRows(run, wanted) {
   const pattern = patternOf(wanted);
   const rows = [];
-  let row = 0;
-  for (let found = pattern.exec(run.text); found; found = pattern.exec(run.text)) {
-    row = upperBound(run.lineStart, found.index) - 1;
-    if (row < run.count && run.shown[row]) rows.push(row);
-    pattern.lastIndex = run.lineStart[row + 1];
-    if (row + 1 >= run.count) break;
-  }
+  for (let row = 0; row < run.count; row++) if (run.shown[row] && pattern.test(lineOf(run, row))) rows.push(row);
   return Int32Array.from(rows);
 }
 

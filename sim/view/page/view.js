@@ -3,7 +3,7 @@
 const GUTTER = 104;
 const RULER = 22;
 const app = {
-  runs: [], difference: null, partition: "", causal: null, selected: null, pointer: null, hits: [],
+  runs: [], difference: null, partition: "", causal: null, selected: null, pointer: null, hits: [], wanted: "",
   hidden: { nodes: new Set(), kinds: new Set() },
   // The window in microseconds, or in events if `order` is set.
   view: { from: 0, to: 1, order: false, scroll: 0 },

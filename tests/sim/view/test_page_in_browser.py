@@ -14,7 +14,7 @@ from sim.view.columns import NOTHING, Flag
 from sim.view.recording import Recording, Window, read_recording
 from sim.view.replica_logs import Op, ReplicaLog
 from sim.view.write import write_view
-from tests.sim.view.traces import event, write_trace
+from tests.sim.view.traces import event, request, write_trace
 from tools.browser import Page, browser_page, browser_program
 from tools.view_pages import EVENTS, busy_trace, measure_panning, open_page
 
@@ -183,6 +183,97 @@ def test_search_finds_lines_and_steps_through_them(browser: Page, folder: Path) 
     assert "became_" in lines[selected(page)]
     page.run("search('/(/')")
     assert page.run("byId('hits').textContent") == "no regular expression"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rows"),
+    [
+        ('/^{"at":2,/', [1]),
+        ("/heal b -> a.*}$/", [2]),
+        # No match goes on in the next line.
+        ("/cut a[^{]*heal b/", []),
+        (r"/cut[^x]*\n/", []),
+        ("/x*/", [0, 1, 2]),
+    ],
+)
+def test_a_regular_expression_sees_one_line_at_a_time(
+    browser: Page, tmp_path: Path, wanted: str, rows: list[int]
+) -> None:
+    told = ("cut a -> b", "cut b -> a", "heal b -> a")
+    lines = [event(n + 1, "world", "tell", what=what) for n, what in enumerate(told)]
+    page = opened_by_hand(browser, tmp_path, *lines)
+    page.run(f"search({json.dumps(wanted)})")
+    assert page.run("[...app.hits[0]]") == rows
+
+
+def test_after_a_search_that_found_something_keys_step_through_it(browser: Page, tmp_path: Path) -> None:
+    lines = [event(n, "broker-1", "timer", key=key) for n, key in enumerate(("wake", "look", "wake"))]
+    page = opened_by_hand(browser, tmp_path, *lines)
+    for key in ("/", *"wake", "Enter", "n"):
+        page.press(key)
+    assert (selected(page), page.run("byId('search').value")) == (2, "wake")
+    for key in ("/", "x", "Enter", "n"):
+        page.press(key)
+    assert page.run("[byId('search').value, byId('hits').textContent]") == ["wakexn", "0 found"]
+
+
+def test_keys_step_after_a_click_on_the_filter(browser: Page, folder: Path) -> None:
+    page = opened(browser, folder / "held.html")
+    page.run("select(app.runs[0], 500); byId('filter').open = true")
+    box = "document.querySelector('#filter input').getBoundingClientRect()"
+    page.click(*page.run(f"[{box}.x + 4, {box}.y + 4]"))
+    assert page.run("document.activeElement.type") == "checkbox"
+    page.press("j")
+    assert selected(page) > 500
+
+
+def test_lines_found_and_faults_of_both_runs_are_stepped_through_in_the_order_of_time(
+    browser: Page, tmp_path: Path
+) -> None:
+    traces = [
+        write_trace(
+            tmp_path / f"{name}.jsonl", [event(at, "world", "tell", what="cut a -> b") for at in times]
+        )
+        for name, times in (("one", (10, 30, 40)), ("two", (20, 30, 50)))
+    ]
+    write_view(tmp_path / "both.html", *traces)
+    page = opened(browser, tmp_path / "both.html")
+    page.run("search('cut a')")
+    order = [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2], [1, 2]]
+    for forth, back in (("n", "N"), ("f", "F")):
+        page.run("unselect(); showAll()")
+        for key, places in ((forth, order), (back, order[-2::-1])):
+            for place in places:
+                page.press(key)
+                assert page.run("[app.selected.run.number, app.selected.row]") == place
+
+
+def test_what_the_filter_hides_is_no_line_found_and_no_fault_but_a_violation_stays(
+    browser: Page, tmp_path: Path
+) -> None:
+    told = ("cut a -> b", "VIOLATED log-matching: t-0: x", "cut b -> a")
+    lines = [event(n, "world", "tell", what=what) for n, what in enumerate(told)]
+    lines.append(event(9, "broker-1", "timer", key="cut"))
+    page = opened_by_hand(browser, tmp_path, *lines)
+    page.run("search('cut'); unselect(); showAll()")
+    page.run("document.querySelector('#filter input[value=tell]').click()")
+    assert page.run("[[...app.hits[0]], byId('hits').textContent]") == [[3], "1 found"]
+    page.press("f")
+    assert selected(page) == NOTHING
+    flags = page.run(
+        "(() => { const at = [], drawn = flag; flag = (x) => at.push(x); drawDiagram(); flag = drawn;"
+        "return [at, [1].map((row) => xOf(place(app.runs[0], row)))]; })()"
+    )
+    assert flags[0] == flags[1]
+    page.press("v")
+    assert selected(page) == 1
+
+
+def test_a_message_that_crosses_a_window_of_long_silence_has_its_arrow(browser: Page, tmp_path: Path) -> None:
+    lines = [event(1, "broker-2", "timer", key="a"), request(140_000, "broker-1", "broker-2", 100_000)]
+    page = opened_by_hand(browser, tmp_path, *lines)
+    page.run("unselect(); showWindow(110000, 130000)")
+    assert page.run("arrowRows(app.runs[0], windowOf(app.runs[0]))") == [1]
 
 
 def test_the_filter_hides_nodes_and_kinds_from_steps_and_search(browser: Page, folder: Path) -> None:
