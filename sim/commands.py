@@ -21,6 +21,7 @@ from sim.determinism.command import check_command
 from sim.result_lines import operation_lines, verdict_lines
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.loading import ScenarioError, load_scenario
+from sim.scenario.model import Scenario
 from sim.scenario.schema_command import schema
 from sim.seed_range import MOST_SEEDS, Seeds
 from sim.seeds import Job, default_jobs
@@ -186,12 +187,14 @@ def run(
         try:
             path = find_scenario(scenario)
             _check_files(path, trace, history, page)
+            # What cannot be run must not empty the files of another run.
+            loaded = _loaded(path, bug)
             if page is not None and trace is None:
                 trace = Path(stack.enter_context(TemporaryDirectory())) / f"{path.stem}-{seed}.jsonl"
             # The page is made of a trace that is closed.
             with ExitStack() as files:
                 result = run_scenario(
-                    path, seed, bug=bug, source=scenario, stops_early=stop_early,
+                    loaded, seed, bug=bug, source=scenario, stops_early=stop_early,
                     trace_file=_opened(trace, files), history_file=_opened(history, files),
                 )  # fmt: skip
             written = _page_of(result, trace, page)
@@ -297,14 +300,19 @@ def _check_files(scenario: Path, trace: Path | None, history: Path | None, page:
             raise click.UsageError(f"{other} and {name} are the same file: {path}")
 
 
+def _loaded(path: Path, bug: str | None) -> Scenario:
+    """Returns the scenario of a file. Raises ScenarioError, or BugError if the bug cannot be planted."""
+    if bug is not None:
+        with install(bug):
+            pass
+    return load_scenario(path)
+
+
 def _checked_job(scenario: str, bug: str | None, *, stops_early: bool) -> Job:
     """Returns the job of many seeds; ends the command for what no seed could run."""
     try:
         path = find_scenario(scenario)
-        load_scenario(path)
-        if bug is not None:
-            with install(bug):
-                pass
+        _loaded(path, bug)
     except (ScenarioError, BugError) as error:
         click.echo(str(error), err=True)
         sys.exit(UNUSABLE_INPUT)

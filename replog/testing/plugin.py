@@ -13,6 +13,7 @@ test prints its story and the command that repeats it.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
@@ -138,20 +139,33 @@ def pytest_runtest_makereport(
     if report.failed and clusters is not None:
         for cluster in clusters.made:
             report.sections.append(("replog: the story of the run", "\n".join(cluster.story)))
-        again = f"pytest {shlex.quote(_name_without_seed(item, clusters.seed))} {SEED} {clusters.seed}"
+        again = " ".join(["pytest", *map(shlex.quote, _arguments_again(item, clusters.seed))])
         report.sections.append(("replog: run it again with", again))
     return report
 
 
-def _name_without_seed(item: pytest.Item, seed: int) -> str:
-    """Returns the name of a test as it is without `--replog-seeds`, which puts the seed before other parameters."""
-    if item.config.getoption(SEEDS) is None or not isinstance(item, pytest.Function):
+def _arguments_again(item: pytest.Item, seed: int) -> list[str]:
+    """Returns the arguments of pytest that run the test again with the seed, in the directory of this call."""
+    name, one_seed = _name_from_here(item), [SEED, str(seed)]
+    parameters: Mapping[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    if not isinstance(item, pytest.Function) or _SEED_FIXTURE not in parameters:
+        return [name, *one_seed]
+    if next(iter(parameters)) != _SEED_FIXTURE:
+        # The seed comes after parameters of fixtures, and cannot be told from the parameters around it.
+        return [name, SEEDS, f"{seed}..{seed + 1}"]
+    named = item.name.removeprefix(item.originalname)
+    rest = named.removeprefix(f"[{_seed_id(seed)}").removeprefix("-").removesuffix("]")
+    test = name.removesuffix(named)
+    return [f"{test}[{rest}]" if rest else test, *one_seed]
+
+
+def _name_from_here(item: pytest.Item) -> str:
+    """Returns the name of a test with the path of its file as the directory has it in which pytest was called."""
+    directory = item.config.invocation_params.dir
+    if directory == item.config.rootpath:
         return item.nodeid
-    parameters = item.name.removeprefix(item.originalname)
-    test, alone, first = item.nodeid.removesuffix(parameters), f"[{_seed_id(seed)}]", f"[{_seed_id(seed)}-"
-    if parameters == alone:
-        return test
-    return f"{test}[{parameters.removeprefix(first)}" if parameters.startswith(first) else item.nodeid
+    _, colons, test = item.nodeid.partition("::")
+    return os.path.relpath(item.path, directory) + colons + test
 
 
 def _seed_id(seed: int) -> str:

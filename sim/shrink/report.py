@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import final
 
 from sim.run import replay_command
@@ -139,7 +140,9 @@ def file_text(last: Failing, bug: str | None, path: str) -> str:
 
 
 def _replay(last: Failing, bug: str | None, path: str) -> str:
-    return replay_command(path, last.seed, bug, stops_early=True)
+    # Without a slash and a suffix it would be the name of a bundled scenario.
+    source = path if "/" in path or Path(path).suffix else f"./{path}"
+    return replay_command(source, last.seed, bug, stops_early=True)
 
 
 def shrink_failure(

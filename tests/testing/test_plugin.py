@@ -33,6 +33,23 @@ class TestInAClass:
     def test_fails(self, sim_cluster):
         assert False
 """
+FAILS_BY_FIXTURES = """
+import pytest
+
+@pytest.fixture(params=["a", "seed3"])
+def kind(request):
+    return request.param
+
+def test_with_kinds(sim_cluster, kind):
+    assert sim_cluster.seed != 3
+
+@pytest.mark.parametrize("number", [1])
+def test_with_a_number(sim_cluster, number):
+    assert sim_cluster.seed != 3
+
+def test_alone(sim_cluster):
+    assert sim_cluster.seed != 3
+"""
 BROKEN_AT_THE_END = """
 from sim.bugs import install
 import pytest
@@ -114,6 +131,27 @@ def test_the_command_that_repeats_a_run_names_the_test_that_failed(
             "TestInAClass::test_fails",
         )
     ]
+
+
+@pytest.mark.parametrize(("folder", "path"), [("sub", "test_it.py"), ("beside", "../sub/test_it.py")])
+def test_the_command_that_repeats_a_run_works_in_the_folder_of_the_call(
+    outside: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, folder: str, path: str
+) -> None:
+    outside.makeini("[pytest]")
+    for each in ("sub", "beside"):
+        (outside.path / each).mkdir()
+    (outside.path / "sub" / "test_it.py").write_text(FAILS_BY_FIXTURES, encoding="utf-8")
+    monkeypatch.chdir(outside.path / folder)
+    result = run(outside, "--replog-seeds", "3..4", path)
+    commands = [shlex.split(line) for line in result.outlines if line.startswith("pytest ")]
+    # A fixture's parameter comes before the seed.
+    assert commands == [
+        ["pytest", f"{path}::test_with_kinds[a-seed3]", "--replog-seeds", "3..4"],
+        ["pytest", f"{path}::test_with_kinds[seed3-seed3]", "--replog-seeds", "3..4"],
+        ["pytest", f"{path}::test_with_a_number[1]", "--replog-seed", "3"],
+        ["pytest", f"{path}::test_alone", "--replog-seed", "3"],
+    ]
+    run(outside, *commands[0][1:]).assert_outcomes(failed=1)
 
 
 def test_what_a_test_leaves_is_judged_after_it(outside: pytest.Pytester) -> None:

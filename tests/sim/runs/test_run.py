@@ -262,6 +262,21 @@ def test_command_ends_with_2_and_one_line_on_bad_input(tmp_path: Path) -> None:
     assert invoke(str(path), "--trace", str(tmp_path / "none" / "trace"))[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [(SMALL.replace("duration: 3s", "duration: 5 parsecs"), ()), (SMALL, ("--bug", "nonsense"))],
+)
+@pytest.mark.parametrize("option", ["--trace", "--history"])
+def test_command_empties_no_file_for_what_it_does_not_run(
+    tmp_path: Path, text: str, options: tuple[str, ...], option: str
+) -> None:
+    path, kept = tmp_path / "bad.yaml", tmp_path / "kept"
+    path.write_text(text)
+    kept.write_text("of another run")
+    assert invoke(str(path), option, str(kept), *options)[0] == 2
+    assert kept.read_text() == "of another run"
+
+
 def test_command_ends_with_3_when_the_run_proved_nothing(tmp_path: Path) -> None:
     path = tmp_path / "starved.yaml"
     path.write_text(SMALL.replace("  - at: 1100ms", "  - when: after-ack(t/0) >= 1000000"))

@@ -18,6 +18,7 @@ from sim.shrink import report
 from sim.shrink.again import Proof
 from sim.shrink.data import read_data
 from sim.shrink.likelihood import Restarts
+from sim.shrink.report import file_text
 from sim.shrink.search import Failing
 from sim.shrink.trial import Forks, Outcome, Trial, Trials
 from tests.places import ROOT
@@ -96,6 +97,14 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_first_run(
     monkeypatch.setattr("os.access", lambda *_: False)
     refused = shrink_it(stuck, stuck.with_name("min.yaml"))
     assert refused.exit_code == 2 and refused.stderr.endswith("min.yaml: must not be written\n")
+
+
+@pytest.mark.parametrize(
+    ("out", "source"), [("small", "./small"), ("small.yaml", "small.yaml"), ("sub/small", "sub/small")]
+)
+def test_the_command_that_repeats_the_failure_names_a_file(out: str, source: str) -> None:
+    failing = Failing(data={"scenario": "x"}, seed=2, outcome=Outcome(signature="history: N", reason="lost"))
+    assert f"# replog sim run {source} --seed 2 --stop-early" in file_text(failing, None, out).splitlines()
 
 
 def test_a_file_that_can_be_written_no_more_is_printed(stuck: Path, monkeypatch: pytest.MonkeyPatch) -> None:
