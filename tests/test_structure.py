@@ -35,7 +35,7 @@ ORDERS = {
     "sim": (
         "commands shrink view determinism detection swarm seeds_output seeds cpu_limit interruption run seed_range"
         " bundled result_lines canaries twin_logs left_logs verified_logs departures judgement sometimes outages"
-        " blindfold cluster watch story witness"
+        " blindfold cluster watch story told witness"
         " faults anomalies checkers hosts disk world scenario buggify bugs"
     ),
     "sim.shrink": (

@@ -14,7 +14,7 @@ from sim.shrink.data import Data, as_yaml, neat, scenario_of
 from sim.shrink.likelihood import Point, TurningPoint, likelihood, turning_point
 from sim.shrink.passes import PASSES
 from sim.shrink.search import Failing, Search, shrink
-from sim.shrink.telling import five_lines
+from sim.shrink.telling import client_counts, five_lines
 from sim.shrink.trial import Forks, Trial
 
 # Returns the processor time of all processes that have ended, in seconds. It bounds the search and changes no run.
@@ -43,8 +43,7 @@ class Size:
         assert scenario is not None, failing.data
         return cls(
             steps=len(scenario.steps),
-            clients=sum(each.clients for each in scenario.producers)
-            + sum(each.clients for each in scenario.consumers),
+            clients=sum(client_counts(scenario).values()),
             sends=failing.outcome.sends,
             events=failing.outcome.events,
         )

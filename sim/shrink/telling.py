@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from sim.scenario.model import Scenario
 from sim.shrink.search import Failing
+from sim.told import is_fault
 
 _MOMENTS = 3
 _VIOLATED = "VIOLATED "
 # Where the text of a line of the story begins; before it are the time and the name of the node.
 _WHO, _WHAT = slice(14, 26), 27
-# What the world says of itself, and no fault.
-_FRAME = ("heal everything", "every replica agrees", "EXCUSED", "start ")
 
 
 def five_lines(failing: Failing, scenario: Scenario) -> list[str]:
@@ -32,8 +31,8 @@ def five_lines(failing: Failing, scenario: Scenario) -> list[str]:
 
 
 def _is_fault(line: str) -> bool:
-    """Whether a line of the story is about a fault: the world tells it, not a node."""
-    return not line[_WHO].strip() and not line[_WHAT:].startswith(_FRAME)
+    """Whether a line of the story is about a fault that begins: the world tells it, not a node."""
+    return not line[_WHO].strip() and is_fault(line[_WHAT:])
 
 
 def _setting(scenario: Scenario) -> str:
@@ -43,10 +42,22 @@ def _setting(scenario: Scenario) -> str:
         f"topic {name} with {_counted(topic.partitions, 'partition')} of {_counted(topic.replicas, 'replica')}"
         for name, topic in scenario.topics.items()
     )
-    producers = sum(model.clients for model in scenario.producers)
-    consumers = sum(model.clients for model in scenario.consumers)
-    clients = f"{_counted(producers, 'producer')} and {_counted(consumers, 'consumer')}"
-    return f"{brokers}, {topics}; {clients}"
+    counts = client_counts(scenario)
+    # Few scenarios have seekers and admins.
+    clients = [
+        _counted(count, what) for what, count in counts.items() if count or what in ("producer", "consumer")
+    ]
+    return f"{brokers}, {topics}; {', '.join(clients[:-1])} and {clients[-1]}"
+
+
+def client_counts(scenario: Scenario) -> dict[str, int]:
+    """Returns how many clients of each kind the scenario has."""
+    return {
+        "producer": sum(model.clients for model in scenario.producers),
+        "consumer": sum(model.clients for model in scenario.consumers),
+        "seeker": sum(model.clients for model in scenario.seekers),
+        "admin": sum(model.clients for model in scenario.admins),
+    }
 
 
 def _counted(count: int, what: str) -> str:

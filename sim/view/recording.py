@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import final
 
 from sim.story import in_words
+from sim.told import is_fault
 from sim.view.columns import Columns, Flag
 from sim.view.spans import Spans
 from sim.view.trace_file import Event, Header, TraceFile, TraceFileError
@@ -15,9 +16,6 @@ from sim.view.tracks import Tracks
 # A page of more events than this is slow to open; it holds all their lines.
 MOST_EVENTS = 1_000_000
 _VIOLATED = "VIOLATED "
-# What the world says to explain a run, which is no fault.
-_NO_FAULTS = (_VIOLATED, "EXCUSED ", "every replica agrees", "heal", "start ")
-_ENDS_OF_FAULTS = (" goes on", " is fast again", " loses nothing any more", " replays metadata again")
 
 
 @final
@@ -123,5 +121,4 @@ def _flags_of(event: Event, *, is_told: bool) -> Flag:
 def _flags_of_told(what: str) -> Flag:
     if what.startswith(_VIOLATED):
         return Flag.VIOLATION
-    is_fault = not what.startswith(_NO_FAULTS) and not what.endswith(_ENDS_OF_FAULTS)
-    return Flag.FAULT if is_fault else Flag(0)
+    return Flag.FAULT if is_fault(what) else Flag(0)

@@ -6,31 +6,19 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple, final
 
+from sim.told import LASTING, Lasting, Told, told_as
+
 # The lane of faults that strike links, and so no node alone.
 LINKS = "links"
-# The words of the world with which a fault begins, and the words with which it ends; `who` is a node or the links.
-_BEGINS = (
-    ("paused", re.compile(r"pause (?P<who>[a-z]+(?:-\d+)?)(?!.*: it is down already)")),
-    ("slow disk", re.compile(r"the disk of (?P<who>\S+) takes .* longer")),
-    ("no metadata", re.compile(r"(?P<who>\S+) replays no metadata")),
-    ("cut", re.compile(r"cut (?P<who>.+)")),
-    ("slow", re.compile(r"slow (?P<who>.+) by [\d.]+ ms")),
-    ("loss", re.compile(r"lose \d+% on (?P<who>.+)")),
-)
-_ENDS = (
-    ("paused", re.compile(r"(?P<who>\S+) goes on")),
-    ("slow disk", re.compile(r"the disk of (?P<who>\S+) is fast again")),
-    ("no metadata", re.compile(r"(?P<who>\S+) replays metadata again")),
-    ("cut", re.compile(r"heal (?P<who>.+)")),
-    ("slow", re.compile(r"(?P<who>.+) is fast again")),
-    ("loss", re.compile(r"(?P<who>.+) loses nothing any more")),
-)
-_ON_LINKS = ("cut", "slow", "loss")
 # A scenario's own name for a node: picked, or used where the node is struck.
 _PICKED = re.compile(r"(?P<name>\w+) is (?P<nodes>[a-z]+(?:-\d+)?(?:, [a-z]+-\d+)*), .+")
 _STRUCK_AS = re.compile(r".*\b(?P<nodes>(?:broker|producer|consumer)-\d+|controller), the (?P<name>\w+)")
 _EVERYONE = " <-> everyone"
+# The words at the end of a link of which a fault strikes some methods only.
+_ONLY = re.compile(r", \w+(?: and \w+)* only$")
 _HEAL_ALL = "heal everything"
+# The names of everyone; a heal of no others is one of all links.
+_ALL = frozenset({"all", "links", "others", "->", "<->"})
 
 
 class Span(NamedTuple):
@@ -85,21 +73,23 @@ class Spans:
             return
         if found := _PICKED.fullmatch(text) or _STRUCK_AS.fullmatch(text):
             self._nodes_by_name[found["name"]] = found["nodes"].split(", ")
-        for what, pattern in _ENDS:
-            if found := pattern.fullmatch(text):
-                self._end_fault(index, what, found["who"])
-        for what, pattern in _BEGINS:
-            if found := pattern.match(text):
-                lane, who = self._place(what, found["who"])
-                self.begin(index, lane, what, text, who)
+        for kind in LASTING:
+            if found := kind.end.fullmatch(text):
+                self._end_fault(index, kind, found["who"])
+        if told_as(text) is not Told.FAULT:
+            return
+        for kind in LASTING:
+            if found := kind.begin.fullmatch(text):
+                lane, who = _place(kind, found["who"])
+                self.begin(index, lane, kind.what, text, who)
                 return
 
-    def _end_fault(self, index: int, what: str, who: str) -> None:
-        if what == "cut":
+    def _end_fault(self, index: int, kind: Lasting, who: str) -> None:
+        if kind.what == "cut":
             self._heal(index, who)
         else:
-            lane, who = self._place(what, who)
-            self.end(index, lane, what, who)
+            lane, who = _place(kind, who)
+            self.end(index, lane, kind.what, who)
 
     def _heal(self, index: int, who: str) -> None:
         """End the faults of one link, or of all links that name the target or one of its nodes.
@@ -109,16 +99,17 @@ class Spans:
         links = [(what, each) for lane, what, each in self._open if lane == LINKS]
         names = {who, *self._nodes_by_name.get(who, [])}
         healed = [
-            (what, each) for what, each in links if each == who or names & set(re.split(r"[\s,]+", each))
+            (what, each)
+            for what, each in links
+            if who in (each, _ONLY.sub("", each)) or names & set(re.split(r"[\s,]+", each))
         ]
+        if set(who.split()) <= _ALL:
+            healed = links
         cut_off = [(what, each) for what, each in links if _EVERYONE in each]
         if not healed and len(cut_off) == 1:
             healed = cut_off
         for what, each in healed:
             self.end(index, LINKS, what, each)
-
-    def _place(self, what: str, who: str) -> tuple[str, str]:
-        return (LINKS, who) if what in _ON_LINKS else (who, "")
 
     def finish(self, index: int) -> list[Span]:
         """Returns all spans in the order of their begin; those that are open end at `index`.
@@ -129,3 +120,8 @@ class Spans:
             self.end(index, lane, what, who)
         seen = [span for span in self.closed if span.first < span.end]
         return sorted(seen, key=lambda span: (span.first, span.end, span.lane))
+
+
+def _place(kind: Lasting, who: str) -> tuple[str, str]:
+    """Returns the lane of a fault, and what it strikes there."""
+    return (LINKS, who) if kind.is_of_links else (who, "")

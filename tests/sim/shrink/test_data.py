@@ -8,6 +8,7 @@ from sim.scenario.loading import parse_scenario
 from sim.shrink.data import Data, apply, as_yaml, deleted, neat, scenario_of, tidied
 from sim.shrink.events import details
 from sim.shrink.families import are_alike
+from sim.shrink.report import Size
 from sim.shrink.search import Failing
 from sim.shrink.surroundings import kinds, partitions, points
 from sim.shrink.telling import five_lines
@@ -96,6 +97,32 @@ def test_a_story_has_five_lines_the_last_fault_and_the_failure_among_them() -> N
         "3 brokers, topic t with 3 partitions of 3 replicas; 1 producer and 0 consumers",
         *(line.strip() for line in story[1:5]),
     ]
+
+
+def test_a_story_takes_no_end_of_a_fault_and_no_note_for_the_last_fault() -> None:
+    kill = "     3.000 s               kill broker-1, the leader(t/2)"
+    others = (
+        "unclog broker 2 <-> others",
+        "broker-3 goes on",
+        "heal First",
+        "First is broker-2, leader(t/0)",
+    )
+    story = (kill, *(f"     4.000 s               {what}" for what in others))
+    failing = Failing(
+        data=SMALL, seed=0, outcome=Outcome(signature="truncation: N", reason="lost", story=story)
+    )
+    scenario = scenario_of(SMALL)
+    assert scenario is not None
+    assert five_lines(failing, scenario)[1:] == [kill.strip(), "lost"]
+
+
+def test_seekers_and_admins_count_as_clients() -> None:
+    data = SMALL | {"seekers": [{"topic": "t", "clients": 2}], "admins": [{}]}
+    failing = Failing(data=data, seed=0, outcome=Outcome(signature="truncation: N", reason="lost", story=()))
+    scenario = scenario_of(data)
+    assert scenario is not None
+    assert five_lines(failing, scenario)[0].endswith("; 1 producer, 0 consumers, 2 seekers and 1 admin")
+    assert Size.of(failing).clients == 4
 
 
 def test_buggify_points_go_one_by_one_and_all_at_once() -> None:

@@ -230,13 +230,13 @@ def test_keys_step_after_a_click_on_the_filter(browser: Page, folder: Path) -> N
 def test_lines_found_and_faults_of_both_runs_are_stepped_through_in_the_order_of_time(
     browser: Page, tmp_path: Path
 ) -> None:
-    traces = [
+    one, two = (
         write_trace(
             tmp_path / f"{name}.jsonl", [event(at, "world", "tell", what="cut a -> b") for at in times]
         )
         for name, times in (("one", (10, 30, 40)), ("two", (20, 30, 50)))
-    ]
-    write_view(tmp_path / "both.html", *traces)
+    )
+    write_view(tmp_path / "both.html", one, two)
     page = opened(browser, tmp_path / "both.html")
     page.run("search('cut a')")
     order = [[0, 0], [1, 0], [0, 1], [1, 1], [0, 2], [1, 2]]
