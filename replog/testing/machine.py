@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from replog.testing.sim_cluster import DEFAULT_TOPICS, Side, SimCluster, Who
 from sim.disk import PowerLoss
+from sim.scenario.steps import CONTROLLER_JOBS
 
 # The number of records before, during and after a fault; whether they are sent with acks=all.
 Load = tuple[int, bool]
@@ -130,10 +131,14 @@ class SimClusterMachine(RuleBasedStateMachine):
 
         self.under(load, all_dark, then_ms, self._restart_brokers)
 
-    @rule(who=_nodes, side=_sides, kind=st.sampled_from(("flush", "checkpoint", "shutdown")), load=_loads)
+    @rule(who=_brokers, side=_sides, kind=st.sampled_from(("flush", "checkpoint", "shutdown")), load=_loads)
     def kill_at_job(self, who: Who, side: Side, kind: str, load: Load) -> None:
         who = self._number(who)
         self.under(load, lambda: self.cluster.kill_at_job(who, side, kind), 20)
+
+    @rule(side=_sides, kind=st.sampled_from(CONTROLLER_JOBS), load=_loads)
+    def kill_controller_at_job(self, side: Side, kind: str, load: Load) -> None:
+        self.under(load, lambda: self.cluster.kill_at_job("controller", side, kind), 20)
 
     @rule(who=_brokers, byte=st.integers(0, 200), keep=st.none() | _keeps, load=_loads)
     def tear_next_append(self, who: Who, byte: int, keep: PowerLoss | None, load: Load) -> None:

@@ -4,7 +4,8 @@ scenario's steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Literal, final, get_args
 
 from cluster.core.broker.broker import Broker
@@ -18,7 +19,7 @@ from sim.run import Run, RunResult
 from sim.scenario.loading import scenario_of
 from sim.scenario.model import Scenario
 from sim.scenario.settings import property_text
-from sim.scenario.steps import BROKER_JOBS
+from sim.scenario.steps import BROKER_JOBS, CONTROLLER_JOBS
 from sim.scenario.topic_checks import contradiction, lasting_properties
 from sim.seed_range import check_seed
 from sim.world.time import without_garbage_collection
@@ -250,14 +251,20 @@ class SimCluster:
         self.check()
 
     def kill_at_job(self, who: Who, side: Side, kind: str) -> None:
-        """Kill the node before or after its next job of that kind. Raises ValueError for an unknown side or kind."""
+        """Kill the node before or after its next job of that kind; the story says so once more when it dies.
+
+        The jobs of the controller are others than those of a broker. Raises ValueError for an unknown side, and for a
+        kind that the node does not have.
+        """
         _check_word("side", side, SIDES)
-        if kind not in BROKER_JOBS:
-            raise ValueError(f"no job {kind!r}: known are {', '.join(BROKER_JOBS)}")
+        known = CONTROLLER_JOBS if who == "controller" else BROKER_JOBS
+        if kind not in known:
+            raise ValueError(f"no job {kind!r}: known are {', '.join(known)}")
         node = self._node_or_none(who)
         if node is not None and node.is_up:
             self._tell(f"will kill {node.name} {side} its next {kind}")
-            node.arm_crash_point(side, kind, node.crash)
+            dies = partial(self._strike, f"kill {node.name} {side} {kind}", node.crash)
+            node.arm_crash_point(side, kind, dies)
 
     def power_loss(self, who: Who, keep: PowerLoss = "none") -> None:
         """Cut the power of the machine, also of one whose process has ended; `keep` says which un-synced writes
@@ -281,7 +288,8 @@ class SimCluster:
     ) -> None:
         """Let a broker write `byte` bytes of its next batch. Then its process dies or, with `keep`, its machine.
 
-        A `leader` is that of the partition. Raises ValueError for an unknown `keep` and unless `byte` is 0 or more.
+        The story says so once more when it strikes. A `leader` is that of the partition. Raises ValueError for an
+        unknown `keep` and unless `byte` is 0 or more.
         """
         if keep is not None:
             _check_word("keep", keep, KEEPS)
@@ -293,10 +301,11 @@ class SimCluster:
             return
         self._tell(f"{node.name} will write {byte} bytes of its next batch of {log} and die (keep {keep})")
 
-        def end() -> None:
-            node.crash() if keep is None else node.lose_power(keep)
-
-        node.arm_partial_write(log, byte, end)
+        what = f"{node.name} writes {byte} bytes of its next batch of {log} and dies"
+        if keep is not None:
+            what += f" of a power loss (keep {keep})"
+        ending = node.crash if keep is None else partial(node.lose_power, keep)
+        node.arm_partial_write(log, byte, partial(self._strike, what, ending))
 
     def stop(self, who: Who) -> None:
         """Ask the process to stop in order; time must pass for it."""
@@ -411,6 +420,11 @@ class SimCluster:
     def _failure(self) -> str:
         lines = self.story[-STORY_LINES:]
         return "\n".join([self.violations[0], f"seed {self.seed}; what happened before:", *lines])
+
+    def _strike(self, what: str, ending: Callable[[], None]) -> None:
+        """Let a death that was armed strike, and say so."""
+        self._tell(what)
+        ending()
 
     def _tell(self, what: str) -> None:
         self._run.chronicle.tell(what)

@@ -47,6 +47,20 @@ def test_a_cluster_may_have_one_broker() -> None:
     assert Alone.struck == {1, "controller"}
 
 
+def test_the_controller_is_killed_at_jobs_that_it_has() -> None:
+    class Struck(SimClusterMachine):
+        def under(
+            self, load: Load, fault: Callable[[], None], then_ms: int, end: Callable[[], None] | None = None
+        ) -> None:
+            """Strike, and let no time pass."""
+            fault()
+            story.extend(self.cluster.story[-1:])
+
+    story: list[str] = []
+    run(Struck, settings(FEW, stateful_step_count=60))
+    assert any("will kill controller" in line for line in story), story
+
+
 def test_every_broker_of_a_larger_cluster_is_struck() -> None:
     struck: set[Who] = set()
 

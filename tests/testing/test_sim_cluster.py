@@ -251,6 +251,22 @@ def test_a_fault_on_a_leader_that_is_not_there_does_nothing(cluster: SimCluster)
         cluster.truncate("leader", 0)
 
 
+def test_a_death_that_was_armed_is_told_when_it_strikes(cluster: SimCluster) -> None:
+    leader = cluster.leader()
+    cluster.tear_next_append("leader", 5, "torn")
+    cluster.kill_at_job("controller", "before", "flush")
+    for told in ("will write 5 bytes of its next batch of t-0", "will kill controller before its next flush"):
+        assert any(told in line for line in cluster.story)
+    cluster.produce(1)
+    cluster.advance(10_000)
+    assert not cluster.is_up(leader) and not cluster.is_up("controller")
+    for told in (
+        f"broker-{leader} writes 5 bytes of its next batch of t-0 and dies of a power loss (keep torn)",
+        "kill controller before flush",
+    ):
+        assert [line for line in cluster.story if line.endswith(told)], told
+
+
 def test_a_leader_is_that_of_the_partition_that_is_named() -> None:
     cluster = SimCluster(topics={"a": {"replicas": 1}, "b": {"partitions": 3, "replicas": 1}})
     other = next(each for each in range(3) if cluster.leader("b", each) != cluster.leader("a"))
@@ -355,6 +371,8 @@ def test_wrong_arguments_are_refused_with_what_would_be_right(cluster: SimCluste
         cluster.produce(-1)
     with pytest.raises(ValueError, match="no job 'nap'"):
         cluster.kill_at_job(1, "before", "nap")
+    with pytest.raises(ValueError, match="no job 'checkpoint': known are flush, snapshot"):
+        cluster.kill_at_job("controller", "before", "checkpoint")
     with pytest.raises(ValueError, match="milliseconds"):
         cluster.advance(-1)
     cluster.produce(["a"])
