@@ -279,9 +279,10 @@ def _check_options(
 
 
 def _check_files(scenario: Path, trace: Path | None, history: Path | None, page: Path | None) -> None:
-    """Raise a usage error if two of the files of a run are one, or the page has no place, before any is opened."""
-    if page is not None and not page.parent.is_dir():
-        raise click.UsageError(f"--view {page}: there is no directory {page.parent}")
+    """Raise a usage error if two of the files of a run are one, or one has no place, before any is opened."""
+    for option, path in (("--trace", trace), ("--history", history), ("--view", page)):
+        if path is not None and not path.parent.is_dir():
+            raise click.UsageError(f"{option} {path}: there is no directory {path.parent}")
     beside = page_beside(trace) if trace is not None and page is None else None
     files = {
         "SCENARIO": scenario,

@@ -264,7 +264,11 @@ def test_command_ends_with_2_and_one_line_on_bad_input(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "options"),
-    [(SMALL.replace("duration: 3s", "duration: 5 parsecs"), ()), (SMALL, ("--bug", "nonsense"))],
+    [
+        (SMALL.replace("duration: 3s", "duration: 5 parsecs"), ()),
+        (SMALL, ("--bug", "nonsense")),
+        (SMALL, ("--trace", "none/trace", "--history", "none/history")),
+    ],
 )
 @pytest.mark.parametrize("option", ["--trace", "--history"])
 def test_command_empties_no_file_for_what_it_does_not_run(
@@ -273,7 +277,7 @@ def test_command_empties_no_file_for_what_it_does_not_run(
     path, kept = tmp_path / "bad.yaml", tmp_path / "kept"
     path.write_text(text)
     kept.write_text("of another run")
-    assert invoke(str(path), option, str(kept), *options)[0] == 2
+    assert invoke(str(path), *options, option, str(kept))[0] == 2
     assert kept.read_text() == "of another run"
 
 
