@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import final
 
@@ -13,6 +14,8 @@ from cluster.shell.clients import AsyncProducer, DeliveryError, RecordMetadata
 
 # The number of lines after which the loop gets a turn, for answers, timers and the progress.
 _TURN_RECORDS = 256
+# How long an interrupted command waits for the records that it has read.
+LAST_SENDS_S = 5.0
 
 ReadLine = Callable[[bytes, int], Outgoing]
 
@@ -102,7 +105,9 @@ async def produce_lines(
     """Sends each line as the record that `read` makes of it and of its number, while the buffer has room.
 
     Returns once every record has its outcome. Raises BadLine, or OSError if the input cannot be read, but not before
-    the records of all earlier lines have theirs. `tally` is up to date at any moment, also after an exception.
+    the records of all earlier lines have theirs. Who cancels this waits for them, too, but for LAST_SENDS_S at most:
+    Kafka's producer sends what it has taken when its process is told to end. `tally` is up to date at any moment, also
+    after an exception.
     """
 
     def on_end(future: asyncio.Future[RecordMetadata]) -> None:
@@ -142,6 +147,11 @@ async def produce_lines(
                     progress(tally)
     except (BadLine, OSError):
         await finish()
+        raise
+    except asyncio.CancelledError:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_SENDS_S):
+                await finish()
         raise
     await finish()
     assert tally.unanswered == 0, tally

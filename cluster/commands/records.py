@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -104,6 +106,8 @@ def produce(
     in ms and partition; topic and offset are ignored. Keys and values are text, null (as a value, a tombstone) or, for
     bytes that are not UTF-8, {"base64": "…"}.
 
+    After Ctrl-C or SIGTERM what was read is sent, for 5 seconds at most; a second Ctrl-C ends it at once.
+
     Exit status: 0 all records were acknowledged, 1 some failed, 2 the input was unusable, 3 interrupted or out of time.
     """
     given = (("acks", "all" if acks == "-1" else acks), *pairs(producer_property, "--producer-property"))
@@ -113,6 +117,8 @@ def produce(
 
     async def work() -> None:
         nonlocal has_begun
+        # It sends what it has read before it ends, as after Ctrl-C.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
         check_topic_name(topic)
         config = client_config(ProducerConfig(), given, "--producer-property")
         numbers = await _partitions(bootstrap_server, topic, partition)

@@ -53,18 +53,18 @@ def test_a_topic_that_exists_is_not_called_created(cluster: Up) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_produce_reports_the_outcome_of_the_records(cluster: Up) -> None:
-    create(cluster, "cut-short")
-    command = [*REPLOG, "produce", "cut-short", "--bootstrap-server", cluster.bootstrap_servers]
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_produce_reports_the_outcome_of_the_records(cluster: Up, number: int) -> None:
+    topic = f"cut-short-{number}"
+    create(cluster, topic)
+    command = [*REPLOG, "produce", topic, "--bootstrap-server", cluster.bootstrap_servers]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT) as producer:
         assert producer.stdin is not None
         producer.stdin.write(b"a\nb\nc\n")
         producer.stdin.flush()
-        cluster.assert_soon(
-            lambda: cluster.describe("cut-short")[0]["high_watermark"] == 3, "nothing is committed"
-        )
-        producer.send_signal(signal.SIGINT)
+        cluster.assert_soon(lambda: cluster.describe(topic)[0]["high_watermark"] == 3, "nothing is committed")
+        producer.send_signal(number)
         out, err = producer.communicate(timeout=DEADLINE_S)
     assert (producer.returncode, err) == (3, b"error: interrupted\n")
     assert out.startswith(b"3 records acknowledged, 0 failed"), out

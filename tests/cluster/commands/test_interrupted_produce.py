@@ -1,0 +1,69 @@
+"""A produce command that is told to end sends what it has read; nobody waits for that without an end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, final
+
+import pytest
+
+from cluster.commands import produce as produce_module
+from cluster.commands.produce import Tally, produce_lines
+from cluster.commands.record_lines import Outgoing
+from cluster.shell.clients import RecordMetadata
+
+
+@final
+class LingeringProducer:
+    """Keeps all records until it is flushed; `is_stuck` says whether that ever ends."""
+
+    def __init__(self, *, is_stuck: bool = False) -> None:
+        self._is_stuck = is_stuck
+        self._waiting: list[asyncio.Future[RecordMetadata]] = []
+
+    async def send(self, topic: str, value: bytes, **named: Any) -> asyncio.Future[RecordMetadata]:
+        self._waiting.append(asyncio.get_running_loop().create_future())
+        return self._waiting[-1]
+
+    async def flush(self) -> None:
+        if self._is_stuck:
+            await asyncio.get_running_loop().create_future()
+        for offset, future in enumerate(self._waiting):
+            future.set_result(RecordMetadata(topic="t", partition=0, offset=offset, timestamp_ms=0))
+        self._waiting = []
+
+
+def read(line: bytes, number: int) -> Outgoing:
+    return Outgoing(value=line)
+
+
+async def interrupted(producer: LingeringProducer) -> Tally:
+    """Returns the outcomes of two lines that were read before the command was told to end."""
+    tally, have_come = Tally(), asyncio.Event()
+
+    async def lines() -> AsyncIterator[list[bytes]]:
+        yield [b"a", b"b"]
+        have_come.set()
+        await asyncio.get_running_loop().create_future()
+
+    task = asyncio.create_task(produce_lines(producer, "t", lines(), tally, read=read))  # type: ignore[arg-type]
+    await have_come.wait()
+    assert tally.unanswered == 2
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return tally
+
+
+def test_what_was_read_before_an_interruption_is_sent() -> None:
+    tally = asyncio.run(interrupted(LingeringProducer()))
+    assert (tally.acknowledged, tally.unanswered) == (2, 0)
+
+
+def test_an_interrupted_command_does_not_wait_for_a_cluster_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(produce_module, "LAST_SENDS_S", 0.01)
+    tally = asyncio.run(interrupted(LingeringProducer(is_stuck=True)))
+    assert (tally.acknowledged, tally.unanswered) == (0, 2)
