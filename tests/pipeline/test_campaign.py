@@ -39,7 +39,8 @@ def test_what_a_killed_task_leaves_is_in_the_folder_that_spark_deletes(
 ) -> None:
     from pyspark import SparkFiles, TaskContext
 
-    monkeypatch.setattr(TaskContext, "_taskContext", TaskContext())
+    # The constructor would make it the task of this process for good.
+    monkeypatch.setattr(TaskContext, "_taskContext", object.__new__(TaskContext))
     monkeypatch.setattr(SparkFiles, "_root_directory", str(tmp_path))
     monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
     runs_instead(monkeypatch, tmp_path, 'echo "$5" >&2; exit 2')
