@@ -18,6 +18,7 @@ import click
 
 from pipeline.campaign import run_campaign
 from pipeline.drawn_command import PROFILES, checked_job, open_results, print_sum
+from pipeline.python_path import own_python_path
 from pipeline.quiet import (
     cause_in,
     end_children,
@@ -255,9 +256,12 @@ def _removed_if_empty(directory: Path) -> Iterator[None]:
 
 @contextmanager
 def _spark(name: str, master: str) -> Iterator[SparkSession]:
-    """Start Spark, and stop it at the end. Its errors, also those of a bad master, end the command with one line."""
+    """Start Spark, and stop it at the end. Its errors, also those of a bad master, end the command with one line.
+
+    None of its processes imports from the current directory.
+    """
     keep_bridge_quiet()
-    with terminated_like_interrupted(), new_file() as written:
+    with terminated_like_interrupted(), own_python_path(), new_file() as written:
         try:
             with java_writes_to(written):
                 spark = session(name, master=master)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 _ROOT = Path(__file__).parent.parent
@@ -21,3 +22,19 @@ def python_path(environment: Mapping[str, str]) -> dict[str, str]:
         named = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
         added["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *(each for each in named if each != str(_ROOT))])
     return added
+
+
+@contextmanager
+def own_python_path() -> Iterator[None]:
+    """Set these variables for the processes that this one starts within the block, and take them back at its end."""
+    added = python_path(os.environ)
+    before = {name: os.environ.get(name) for name in added}
+    os.environ |= added
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

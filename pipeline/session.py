@@ -12,8 +12,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from pipeline.python_path import python_path
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -74,10 +72,9 @@ def environment_for(master: str, environment: Mapping[str, str]) -> dict[str, st
     """Returns the variables to set in `environment`.
 
     By default workers run `python3` of the PATH, which lacks our packages: local ones run this interpreter. On a
-    cluster it may not exist, so there the Python that the user names goes first. No process of Spark imports from the
-    current directory.
+    cluster it may not exist, so there the Python that the user names goes first.
     """
-    added = {"PYSPARK_DRIVER_PYTHON": sys.executable} | python_path(environment)
+    added = {"PYSPARK_DRIVER_PYTHON": sys.executable}
     if _is_local(master) or "PYSPARK_PYTHON" not in environment:
         added["PYSPARK_PYTHON"] = sys.executable
     if _is_local(master) and "SPARK_LOCAL_IP" not in environment:

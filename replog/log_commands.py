@@ -30,6 +30,7 @@ from replog.partition_recovery import (
     check_metadata,
     cut_lines,
     fields_of,
+    is_still_wrong,
     open_log,
     plan_lines,
     read_offsets,
@@ -93,7 +94,8 @@ def recover(
     """Check every batch of every segment, cut each log at its first damage, build the indexes again.
 
     DIRECTORY is one partition's or a log directory. Each cut is reported: segment, byte, reason, bytes. The exit status
-    is 1 if something is still wrong then, which is named as `verify` does, and with --dry-run if bytes would be cut.
+    is 1 if something is still wrong with a partition then, which is named as `verify` does, and with --dry-run if bytes
+    would be cut. What lies beside the partitions is for `verify`.
 
     A backup has the files that are changed or deleted. To undo a recovery, copy them back and delete the files that the
     backup's BACKUP.json lists as created.
@@ -131,7 +133,7 @@ def recover(
         click.echo("dry run: nothing was changed")
     if any(result.error is not None for result in results):
         raise SystemExit(UNUSABLE)
-    if any(result.problems or (dry_run and result.cuts) for result in results):
+    if any(is_still_wrong(result) or (dry_run and result.cuts) for result in results):
         raise SystemExit(VIOLATED)
 
 
@@ -144,7 +146,7 @@ def _back_up(
     are known: its recovery stops at the same place.
     """
     try:
-        results, changes = _run_dry(path, work, partitions, jobs, None)
+        results, changes = _run_dry(path, partial(work, looks_again=False), partitions, jobs, None)
     except OSError as error:
         fail(f"--backup: what would change is not known: {reason_of(error)}; nothing was changed")
     for result in results:

@@ -8,7 +8,7 @@ from replog.log_command_options import clean_path
 from storage.directory.manager import LOCK_FILE
 from storage.disk.filesystem import FileSystem, basename, dirname, join
 from storage.inspection.verify.partition import is_partition_directory
-from storage.topics import parse_directory_name
+from storage.topics import FUTURE_SUFFIX, parse_directory_name
 
 # A topic and a partition.
 Key = tuple[str, int]
@@ -33,8 +33,14 @@ def log_directory_of(file_system: FileSystem, path: str) -> str:
 
 
 def key_of(path: str) -> Key | None:
-    """Returns the name in checkpoints of the log in the directory `path`; None for one that is set aside or moved in,
-    whose name without its suffix is that of another log.
+    """Returns the name in checkpoints of the log in the directory `path`; None for one that is set aside, whose name
+    without its suffix is that of another log.
+
+    Kafka moves a log from one log directory into another: there its checkpoints have the name, unless the live log is
+    there as well.
     """
     parsed = parse_directory_name(basename(path))
-    return None if parsed.suffix else (parsed.topic, parsed.partition)
+    live = join(dirname(path), f"{parsed.topic}-{parsed.partition}")
+    if parsed.suffix and (parsed.suffix != FUTURE_SUFFIX or os.path.isdir(live)):
+        return None
+    return parsed.topic, parsed.partition

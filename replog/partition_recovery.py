@@ -14,7 +14,7 @@ from storage.disk.checkpoints import LOG_START_OFFSET_CHECKPOINT, OffsetCheckpoi
 from storage.disk.filesystem import FileSystem, dirname, join
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import CorruptCheckpoint, OutOfHandles, StorageError, reason_of
-from storage.inspection.verify.partition import Problem, verify_partition
+from storage.inspection.verify.partition import LEFT_OVER, Problem, verify_partition
 from storage.log import PartitionLog
 from storage.recovery.cut import RecoveryCut
 from storage.topics import METADATA_TOPIC
@@ -57,6 +57,11 @@ class Recovery:
         )
 
 
+def is_still_wrong(result: Recovery) -> bool:
+    """Whether anything is wrong with the log after its recovery; files that a crash has left over do no harm (LL6)."""
+    return any(problem.rule != LEFT_OVER for problem in result.problems)
+
+
 def fields_of(result: Recovery) -> dict[str, object]:
     fields = asdict(result)
     del fields["changes"], fields["is_stopped_by_system"]
@@ -64,11 +69,17 @@ def fields_of(result: Recovery) -> dict[str, object]:
 
 
 def recover_one(
-    path: str, *, properties: tuple[str, ...], now_ms: int, scratch: str | None = None
+    path: str,
+    *,
+    properties: tuple[str, ...],
+    now_ms: int,
+    scratch: str | None = None,
+    looks_again: bool = True,
 ) -> Recovery:
     """Recover one partition, or with `scratch`, a directory for copies, only find out what that would do.
 
-    It may run in its own process, so it creates everything that it needs.
+    `looks_again` says whether to find what is still wrong after it, which reads all batches once more. It may run in
+    its own process, so it creates everything that it needs.
     """
     quiet_logging()
     result = Recovery(directory=path)
@@ -77,11 +88,15 @@ def recover_one(
             with overlay(scratch) as unchanged:
                 try:
                     _recover_in(unchanged, result, properties, now_ms)
+                    if looks_again:
+                        _look_again(unchanged, result)
                 finally:
                     found = unchanged.changes()
                     result.changes = {name: change.value for name, change in found.items()}
         else:
             _recover_in(OsFileSystem(), result, properties, now_ms)
+            if looks_again:
+                _look_again(OsFileSystem(), result)
     except (StorageError, OSError) as error:
         result.error = reason_of(error) if isinstance(error, OSError) else " ".join(str(error).split())
         result.is_stopped_by_system = _is_of_the_system(error)
@@ -106,7 +121,15 @@ def _recover_in(file_system: FileSystem, result: Recovery, properties: tuple[str
         log.close_handles()
         raise
     result.log_start_offset, result.log_end_offset = log.log_start_offset, log.log_end_offset
-    result.problems = verify_partition(file_system, result.directory).problems
+
+
+def _look_again(file_system: FileSystem, result: Recovery) -> None:
+    """Find what is still wrong with a log that was recovered; what cannot be looked at is wrong, and undoes nothing."""
+    try:
+        result.problems = verify_partition(file_system, result.directory).problems
+    except OSError as error:
+        path = error.filename if isinstance(error.filename, str) else result.directory
+        result.problems = [Problem(path=path, position=None, rule="1.1", message=reason_of(error))]
 
 
 def plan_lines(result: Recovery) -> Iterator[str]:
@@ -127,7 +150,8 @@ def recover_lines(result: Recovery) -> Iterator[str]:
     yield from cut_lines(result)
     for problem in result.problems:
         place = problem.path if problem.position is None else f"{problem.path} at byte {problem.position}"
-        yield f"{place}: not healed: {problem.message} [{problem.rule}]"
+        what = "still there" if problem.rule == LEFT_OVER else "not healed"
+        yield f"{place}: {what}: {problem.message} [{problem.rule}]"
     if result.error is not None:
         yield f"{result.directory}: {result.error}"
     else:

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import PurePath
 
 from replog.log_command_options import fail
+from sim.interruption import terminated_like_interrupted
 from storage.disk.filesystem import OpenMode, dirname
 from storage.disk.os_filesystem import OsFileSystem
 from storage.disk.overlay import Change, OverlayFileSystem
@@ -26,8 +27,9 @@ def scratch_directory() -> Iterator[str]:
     """Make a directory for the copies of all overlays of a command, which is deleted at the end.
 
     The command's own process makes it: one that works on a partition may be ended at any time, and deletes nothing.
+    SIGTERM and SIGHUP end the command as Ctrl-C does, for the copies may be as large as the logs.
     """
-    with tempfile.TemporaryDirectory(prefix="replog-dry-run-") as scratch:
+    with terminated_like_interrupted(), tempfile.TemporaryDirectory(prefix="replog-dry-run-") as scratch:
         yield scratch
 
 

@@ -11,9 +11,10 @@ import threading
 # forked child, so it need not handle forks here.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-# A shell lets its background commands ignore Ctrl-C, and so would each command that a test starts and interrupts.
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    and threading.current_thread() is threading.main_thread()
-):
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell lets its background commands ignore Ctrl-C, and nohup lets its command ignore a hangup; so would each command
+# that a test starts and ends.
+if threading.current_thread() is threading.main_thread():
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)

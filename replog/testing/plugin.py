@@ -148,7 +148,9 @@ def _arguments_again(item: pytest.Item, seed: int) -> list[str]:
     """Returns the arguments of pytest that run the test again with the seed, in the directory of this call."""
     name, one_seed = _name_from_here(item), [SEED, str(seed)]
     parameters: Mapping[str, object] = getattr(getattr(item, "callspec", None), "params", {})
-    if not isinstance(item, pytest.Function) or _SEED_FIXTURE not in parameters:
+    are_given = item.config.getoption(SEEDS) is not None
+    # A test may have parameters of that name itself.
+    if not are_given or not isinstance(item, pytest.Function) or _SEED_FIXTURE not in parameters:
         return [name, *one_seed]
     if next(iter(parameters)) != _SEED_FIXTURE:
         # The seed comes after parameters of fixtures, and cannot be told from the parameters around it.

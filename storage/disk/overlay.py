@@ -166,10 +166,12 @@ class OverlayFileSystem:
         if not self._is_directory(path):
             raise _error(errno.ENOTDIR if self._node(path) is not None else errno.ENOENT, path)
         names = set(self.below.list(path)) if self.below.exists(path) else set()
-        for changed in (*self._nodes, *self._directories):
-            if dirname(changed) == path:
-                names.add(changed.rsplit("/", 1)[-1])
-        return sorted(name for name in names if self.exists(join(path, name)))
+        changed = {*self._nodes, *self._directories}
+        names |= {each.rsplit("/", 1)[-1] for each in changed if dirname(each) == path}
+        # Only what was deleted here is gone: a link that leads to nothing is listed, as below.
+        return sorted(
+            name for name in names if join(path, name) not in changed or self.exists(join(path, name))
+        )
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Note the time of the last change. Raises FileNotFoundError without such a file."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pipeline
-from pipeline.python_path import python_path
+from pipeline.python_path import own_python_path, python_path
 from pipeline.session import environment_for, settings_for
 
 
@@ -33,21 +33,26 @@ def test_the_workers_of_a_cluster_reach_the_driver_and_run_the_python_that_the_u
     assert environment_for(master, {})["PYSPARK_PYTHON"] == sys.executable
 
 
-@pytest.mark.parametrize("master", ["local[*]", "spark://h:7077"])
-def test_no_process_of_spark_imports_from_the_current_directory(tmp_path: Path, master: str) -> None:
+def test_no_process_of_a_command_imports_from_the_current_directory(tmp_path: Path) -> None:
     """A user's storage.py or queue.py took the place of ours, or of Python's."""
     for name in ("storage.py", "queue.py", "pipeline/__init__.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("raise SystemExit('the wrong module')")
-    done = subprocess.run(
-        [sys.executable, "-c", "import storage, queue, pipeline; print(pipeline.__file__)"],
-        cwd=tmp_path,
-        env=os.environ | environment_for(master, os.environ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with own_python_path():
+        done = subprocess.run(
+            [sys.executable, "-c", "import storage, queue, pipeline; print(pipeline.__file__)"],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
     assert (done.stdout.strip(), done.stderr) == (pipeline.__file__, "")
+
+
+def test_what_a_command_sets_for_its_processes_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    before = dict(os.environ)
+    with own_python_path():
+        assert os.environ["PYTHONSAFEPATH"] == "1" and os.environ["PYTHONPATH"].endswith("/mine")
+    assert dict(os.environ) == before
 
 
 def test_the_python_path_of_the_user_still_counts() -> None:

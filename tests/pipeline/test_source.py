@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -47,14 +46,7 @@ def spark() -> Iterator[SparkSession]:
     from pipeline import register
     from pipeline.session import session
 
-    before = dict(os.environ)
     running = session("replog tests", master="local[2]")
-    # Later tests start processes that import from their directory.
-    for name in ("PYTHONSAFEPATH", "PYTHONPATH"):
-        if name in before:
-            os.environ[name] = before[name]
-        else:
-            os.environ.pop(name, None)
     register(running)
     yield running
     running.stop()

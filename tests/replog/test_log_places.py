@@ -119,3 +119,16 @@ def test_the_torn_tail_of_a_controllers_log_is_cut(log_file: Path) -> None:  # n
     log_file.write_bytes(log_file.read_bytes()[:-1])
     result = run("recover", log_file.parent.parent, "--json")
     assert result.exit_code == 0 and json.loads(result.stdout)["removed_bytes"] > 0
+
+
+def test_the_checkpoints_beside_a_log_that_is_moved_in_alone_are_about_it(directory: Path) -> None:
+    """Kafka moves a log into another log directory, whose checkpoints have its name from then on."""
+    moved = set_aside(directory, "-future")
+    shutil.rmtree(directory / "t-0")
+    (directory / "log-start-offset-checkpoint").write_text("0\n1\nt 0 2\n")
+    log = moved / LOG
+    log.write_bytes(log.read_bytes()[:-1])
+    result = run("recover", moved, "--json")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["partitions"][0]["log_start_offset"] == 2
+    assert "t 0 9\n" in (directory / "recovery-point-offset-checkpoint").read_text()

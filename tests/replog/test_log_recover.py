@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from replog import recovery_backup
 from replog.log_commands import log as log_group
+from replog.recovery_backup import scratch_directory
 from storage.disk.filesystem import OpenMode
 from storage.disk.os_filesystem import OsFileSystem
 from storage.disk.overlay import Change, OverlayFile, OverlayFileSystem
@@ -326,3 +328,49 @@ def test_an_overlay_reads_a_log_that_only_became_shorter_without_a_copy(tmp_path
     assert (file.read_at(0, 9), os.listdir(tmp_path / "scratch")) == (b"0123x", ["1"])
     file.close()
     assert overlay.changes() == {str(path): Change.CHANGED}
+
+
+def test_what_the_look_after_a_recovery_cannot_read_undoes_no_recovery(directory: Path) -> None:
+    """A node starts with such a directory. Before, the log counted as not recovered, and its mark was gone."""
+    in_the_way = directory / "t-0" / f"{100:020d}.log"
+    in_the_way.mkdir()
+    (directory / ".kafka_cleanshutdown").write_text("0\n")
+    result = run(directory, "--json")
+    assert result.exit_code == 1 and (directory / ".kafka_cleanshutdown").exists()
+    first, _ = json.loads(result.stdout)["partitions"]
+    assert first["error"] is None and first["problems"][0]["path"] == str(in_the_way)
+
+
+def test_what_a_crash_has_left_over_is_named_and_is_nothing_wrong(directory: Path) -> None:
+    left = directory / "t-0" / "partition.metadata.tmp"
+    left.write_text("version: 0\n")
+    result = run(directory)
+    assert result.exit_code == 0
+    assert f"{left}: still there: left over from replacing a file: nothing deletes it [LL6]" in result.stdout
+
+
+def test_a_backup_is_made_where_a_link_leads_to_nothing(directory: Path, tmp_path: Path) -> None:
+    """The recovery stops at it, and lowers checkpoints then. Before, the dry run did not see the link."""
+    (directory / "recovery-point-offset-checkpoint").write_text("0\n2\nt 0 10\nu 0 3\n")
+    (directory / "t-0" / f"{100:020d}.log").symlink_to("/nonexistent")
+    result = run(directory, "--backup", tmp_path / "one")
+    if "what would change is not known" in result.stderr:
+        assert (directory / "recovery-point-offset-checkpoint").read_text() == "0\n2\nt 0 10\nu 0 3\n"
+    else:
+        assert (tmp_path / "one" / "recovery-point-offset-checkpoint").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_dry_run_that_is_told_to_end_leaves_no_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def work() -> None:
+        with scratch_directory() as scratch:
+            Path(scratch, "copy").touch()
+            signal.raise_signal(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert list(tmp_path.iterdir()) == []

@@ -154,6 +154,31 @@ def test_the_command_that_repeats_a_run_works_in_the_folder_of_the_call(
     run(outside, *commands[0][1:]).assert_outcomes(failed=1)
 
 
+SEEDS_OF_ITS_OWN = """
+import pytest
+
+@pytest.mark.parametrize("replog_seed", [5])
+def test_direct(sim_cluster, replog_seed):
+    sim_cluster()
+    assert False
+
+@pytest.mark.parametrize("kind, replog_seed", [("a", 6)])
+def test_beside_another(sim_cluster, kind, replog_seed):
+    sim_cluster()
+    assert False
+"""
+
+
+def test_a_test_with_seeds_of_its_own_is_repeated_by_its_name(outside: pytest.Pytester) -> None:
+    outside.makepyfile(test_it=SEEDS_OF_ITS_OWN)
+    commands = [shlex.split(line) for line in run(outside).outlines if line.startswith("pytest ")]
+    assert [command[1] for command in commands] == [
+        "test_it.py::test_direct[5]", "test_it.py::test_beside_another[a-6]",
+    ]  # fmt: skip
+    for command in commands:
+        run(outside, *command[1:]).assert_outcomes(failed=1)
+
+
 def test_what_a_test_leaves_is_judged_after_it(outside: pytest.Pytester) -> None:
     outside.makepyfile(BROKEN_AT_THE_END)
     result = run(outside)

@@ -40,11 +40,13 @@ from storage.segment import LOG_SUFFIX, log_path
 from storage.segment.file_records import FileRecords
 from storage.segment.live_files import list_live_files, offset_of_name
 from storage.segment.names import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
-from storage.topics import BadDirectoryName, parse_directory_name
+from storage.topics import FUTURE_SUFFIX, BadDirectoryName, parse_directory_name
 
 _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _KEPT_SUFFIX = ".checkpoint" + DELETED_SUFFIX
 _LOG_NAME = re.compile(r"[0-9]{20}\.log", re.ASCII)
+# The rule of files that an ended process has left over, which do no harm.
+LEFT_OVER: Final = "LL6"
 LEADS_TO_NOTHING: Final = "a link that leads to nothing"
 # Five attempts are enough: retention deletes rarely, and several segments at once.
 _LOOKS = 5
@@ -123,7 +125,7 @@ class LogStarts:
 
     def of(self, name: str) -> int:
         """Returns the offset of the partition whose directory has that name; 0 if none can be read, and for a directory
-        that is set aside or moved in: the checkpoint is about the live log.
+        that is set aside, or that is moved in where the live one is still: the checkpoint is about that.
         """
         if self._offsets is None:
             self._offsets = self._read()
@@ -131,7 +133,9 @@ class LogStarts:
             parsed = parse_directory_name(name)
         except BadDirectoryName:
             return 0
-        return 0 if parsed.suffix else self._offsets.get((parsed.topic, parsed.partition), 0)
+        live = join(dirname(self._path), f"{parsed.topic}-{parsed.partition}")
+        is_alone = parsed.suffix == FUTURE_SUFFIX and not self._file_system.exists(live)
+        return self._offsets.get((parsed.topic, parsed.partition), 0) if is_alone or not parsed.suffix else 0
 
     def _read(self) -> Mapping[tuple[str, int], int]:
         """Returns what can be read; what is wrong with the file is said by who verifies the whole log directory."""
@@ -246,9 +250,9 @@ class _Verification:
             if self._in_use and name.endswith((*_LEFTOVER_SUFFIXES, ".tmp")):
                 continue
             if name.endswith(_LEFTOVER_SUFFIXES) and not name.endswith(_KEPT_SUFFIX):
-                self._add(path, None, "LL6", "left over: the next start deletes or finishes it")
+                self._add(path, None, LEFT_OVER, "left over: the next start deletes or finishes it")
             elif name.endswith(".tmp"):
-                self._add(path, None, "LL6", left_over(name, (LEADER_EPOCH_CHECKPOINT,)))
+                self._add(path, None, LEFT_OVER, left_over(name, (LEADER_EPOCH_CHECKPOINT,)))
             elif name.endswith(LOG_SUFFIX) and not (
                 _LOG_NAME.fullmatch(name) and offset_of_name(name) is not None
             ):
