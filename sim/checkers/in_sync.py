@@ -57,6 +57,8 @@ class InSyncHoldsCommitted(Checker):
                 image = partition.image(member)
                 held = partition.held_end(image)
                 missing = truth.between(held, truth.end)
+                # What leaders have deleted no log has, and that of an empty disk does not begin there yet.
+                missing = [mark for mark in missing if mark.next_offset > partition.leader_log_start]
                 if missing and not all(self._may_lack(partition, image, mark) for mark in missing):
                     return (
                         f"{partition.name}: broker {member} joined the ISR with the committed records up to "

@@ -205,3 +205,21 @@ def test_st2_a_follower_may_have_adopted_the_log_start_of_its_leader_without_a_s
 
     assert "recovery-point" in dies_after(3)
     assert "recovery-point" not in dies_after(4)
+
+
+def test_a_member_whose_disk_was_replaced_lacks_what_the_leader_has_deleted_too() -> None:
+    """The leader has proposed it, and the controller decided, before the disk was replaced."""
+
+    def joins(log_start: int) -> list[str]:
+        return broken(
+            *QUIET,
+            IsrChanged(P, (1, 2)),
+            LogStarted(1, P, 3),
+            HighWatermark(1, P, 0, 5, True, log_start),
+            LogStarted(3, P, 3),
+            Died(3, P, True, (), 0, "a disk was replaced by an empty one"),
+            Loaded(3, P, (), ""),
+            IsrChanged(P, (1, 2, 3)),
+        )
+
+    assert "in-sync-replicas" not in joins(log_start=3)
