@@ -228,6 +228,8 @@ class Watch:
                 self._retention.on_step(life, core, now_ms, events, effects)
                 self._witness.rounds.on_step(life, core, now_ms, events, effects)
                 self._look_at_flushes(life, core, now_ms, events[0])
+            else:
+                self._retention.on_unseen(life)
             if shell.disk.has_refused:
                 self._look_at_disk(shell, core, effects)
             # A broker that stops in order takes no answer any more while it closes its logs.

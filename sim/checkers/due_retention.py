@@ -56,6 +56,12 @@ class DueRetention:
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
         self._midway: dict[Life, _Pass] = {}
+        # The lives of which steps were not shown: a pass may have begun in one of them.
+        self._unseen: dict[Life, None] = {}
+
+    def on_unseen(self, life: Life) -> None:
+        """Receives that a step of a broker is not judged: the end of a pass that began in it looks like a whole one."""
+        self._unseen[life] = None
 
     def on_truncated(self, life: Life, topic_partition: TopicPartition) -> None:
         """Receives that a log was cut: of its segments, none may be as it was."""
@@ -71,11 +77,16 @@ class DueRetention:
             self._look_at_compacted(core, now_ms, effects)
         if RETENTION_TIMER not in timers:
             return
+        is_unseen = life in self._unseen
         begun = self._midway.pop(life, None)
         goes_on = any(
             type(effect) is SetTimer and effect.key == RETENTION_TIMER and effect.at_ms <= now_ms + 1
             for effect in effects
         )
+        if is_unseen:
+            if not goes_on:
+                del self._unseen[life]
+            return
         is_cleaning = core.config.log_cleaner_enable
         logs = {
             name: each.log for name, each in core.replicas().items() if _is_judged(each.log, not is_cleaning)

@@ -267,3 +267,17 @@ def test_cl6_a_log_that_cannot_be_cleaned_is_left_alone() -> None:
     assert found_by_cleaner(setup, [])
     setup.broker.maintenance.cleaner_of(log).mark_uncleanable(key_of(log), OSError("rot"))
     assert not found_by_cleaner(setup, [])
+
+
+def test_the_end_of_a_pass_whose_begin_was_not_seen_is_not_judged() -> None:
+    """A disk refused calls as it began, and does so no more: its last step looks like a whole pass."""
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    setup, checker = leading(retention_bytes="0"), DueRetention(jury)
+    fired = (TimerFired(key=RETENTION_TIMER),)
+    goes_on = SetTimer(key=RETENTION_TIMER, at_ms=setup.now_ms + 1)
+    checker.on_unseen(LIFE)
+    for effects in ((goes_on,), ()):
+        checker.on_step(LIFE, setup.broker, setup.now_ms, fired, effects)
+    assert not jury.violations
+    checker.on_step(LIFE, setup.broker, setup.now_ms, fired, ())
+    assert jury.violations
