@@ -22,12 +22,13 @@ from pipeline.python_path import own_python_path
 from pipeline.quiet import (
     cause_in,
     end_children,
+    interrupt_spark,
     java_writes_to,
     keep_bridge_quiet,
     new_file,
-    terminated_like_interrupted,
 )
 from pipeline.session import SparkUnavailable, check_available, session
+from sim.interruption import terminated_like_interrupted
 from sim.seed_range import Seeds
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ def _spark(name: str, master: str) -> Iterator[SparkSession]:
     None of its processes imports from the current directory.
     """
     keep_bridge_quiet()
-    with terminated_like_interrupted(), own_python_path(), new_file() as written:
+    with terminated_like_interrupted(interrupt_spark), own_python_path(), new_file() as written:
         try:
             with java_writes_to(written):
                 spark = session(name, master=master)

@@ -44,28 +44,15 @@ def keep_bridge_quiet() -> None:
         root.addHandler(logging.NullHandler())
 
 
-@contextmanager
-def terminated_like_interrupted() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the block as Ctrl-C does, unless our caller has told us to ignore them."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        # Spark's own handler cancels its jobs. There is none where the interrupt is ignored, as after `&` in a script.
-        on_interrupt = signal.getsignal(signal.SIGINT)
-        if callable(on_interrupt):
-            # A signal to the whole group has ended Java as well.
-            with suppress(Exception):
-                on_interrupt(signal.SIGINT, frame)
-        raise KeyboardInterrupt
-
-    both = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: found for number in both if (found := signal.getsignal(number)) is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def interrupt_spark(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt at a signal that ends the command. Spark cancels its jobs first, as after Ctrl-C."""
+    # There is none where the interrupt is ignored, as after `&` in a script.
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    if callable(on_interrupt):
+        # A signal to the whole group has ended Java as well.
+        with suppress(Exception):
+            on_interrupt(signal.SIGINT, frame)
+    raise KeyboardInterrupt
 
 
 def end_children() -> None:

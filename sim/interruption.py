@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -14,21 +14,22 @@ if sys.platform == "linux":
     import ctypes
 
 PR_SET_PDEATHSIG = 1
+Handler = Callable[[int, FrameType | None], None]
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    # A shell without job control lets its background jobs ignore Ctrl-C.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
-def terminated_like_interrupted() -> Iterator[None]:
+def terminated_like_interrupted(interrupt: Handler = _interrupt) -> Iterator[None]:
     """Let SIGTERM and SIGHUP do what Ctrl-C does within this block. One that is ignored, as by nohup, stays so.
 
-    For the main thread only.
+    `interrupt` handles them. For the main thread only.
     """
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        # A shell without job control lets its background jobs ignore Ctrl-C.
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-            raise KeyboardInterrupt
-        signal.raise_signal(signal.SIGINT)
-
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     heard = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
     for number in heard:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
+from functools import partial
 from typing import Final, NamedTuple, final
 
 
@@ -25,14 +26,13 @@ class Lasting(NamedTuple):
     is_of_links: bool = False
 
 
-def _of_node(what: str, begin: str, end: str) -> Lasting:
-    begins, ends = (re.compile(each.replace("WHO", r"(?P<who>[a-z]+(?:-\d+)?)")) for each in (begin, end))
-    return Lasting(what, begins, ends)
+def _of_node(what: str, begin: str, end: str, *, is_of_links: bool = False) -> Lasting:
+    who = "(?P<who>.+)" if is_of_links else r"(?P<who>[a-z]+(?:-\d+)?)"
+    begins, ends = (re.compile(each.replace("WHO", who)) for each in (begin, end))
+    return Lasting(what, begins, ends, is_of_links)
 
 
-def _of_links(what: str, begin: str, end: str) -> Lasting:
-    begins, ends = (re.compile(each.replace("WHO", "(?P<who>.+)")) for each in (begin, end))
-    return Lasting(what, begins, ends, is_of_links=True)
+_of_links: Final = partial(_of_node, is_of_links=True)
 
 
 LASTING: Final = (

@@ -12,15 +12,13 @@ from cluster.core.events import Event, Response
 from cluster.core.messages import FetchPartition, FetchPartitionResponse, FetchResponse, TopicPartition
 from cluster.core.replica.follower import FetchState, Follower
 from cluster.core.replica.replica import Replica
-from sim.checkers.base import Jury
+from sim.checkers.base import Jury, Life
 from storage.batch import HEADER_SIZE, LOG_OVERHEAD
 
 # After these the follower goes on at once: it uses the answer, cuts its log, or starts it again.
 _USED = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
 # The base offset of a batch, the number of bytes that follow it, and the leader epoch, which is the first of those.
 _BATCH_START = Struct(">qii")
-# A node, and its life.
-Life = tuple[int, int]
 
 
 class Asked(NamedTuple):

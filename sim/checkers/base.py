@@ -13,6 +13,8 @@ from sim.checkers.sightings import EpochsSeen, Loaded, Sighting
 MOST_VIOLATIONS = 50
 
 Judge = Callable[..., str | None]
+# A node, and its life.
+Life = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,10 @@ from cluster.core.effects import Observe, RunJob
 from cluster.core.events import Event, TimerFired
 from cluster.core.messages import TopicPartition
 from cluster.core.replica.replica import Replica
-from sim.checkers.base import Jury
+from sim.checkers.base import Jury, Life
 from storage.config import LONG_MAX
 from storage.directory.cleaners import key_of
 from storage.log import PartitionLog
-
-# A broker, and its life.
-Life = tuple[int, int]
 
 
 @final

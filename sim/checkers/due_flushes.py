@@ -7,11 +7,8 @@ from typing import NamedTuple, final
 
 from cluster.core.messages import TopicPartition
 from cluster.core.replica.replica import Replica
-from sim.checkers.base import Jury
+from sim.checkers.base import Jury, Life
 from storage.config import LONG_MAX, LogConfig
-
-# A broker, and its life.
-Life = tuple[int, int]
 
 
 @final
@@ -39,7 +36,7 @@ class DueFlushes:
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
-        self._seen: dict[tuple[Life, TopicPartition], _Seen] = {}
+        self._looks: dict[tuple[Life, TopicPartition], _Seen] = {}
         # The latest time that the clock of a broker has shown: it may be set back, and the last flush be of before.
         self._latest_ms: dict[Life, int] = {}
 
@@ -61,16 +58,16 @@ class DueFlushes:
 
     def _why_due(self, life: Life, replica: Replica, now_ms: int, *, is_timer: bool) -> str:
         local, key = replica.log.local, (life, replica.topic_partition)
-        before, config = self._seen.get(key), local.config
+        before, config = self._looks.get(key), local.config
         end, point = local.log_end_offset, local.recovery_point
         is_same = before is not None and (before.config, before.recovery_point, before.flushed_ms) == (
             config, point, replica.flushed_ms
         )  # fmt: skip
         since_ms = before.since_ms if before is not None and is_same else self._latest_ms[life]
         if point >= end:
-            self._seen.pop(key, None)
+            self._looks.pop(key, None)
             return ""
-        self._seen[key] = _Seen(config, point, end, replica.flushed_ms, since_ms)
+        self._looks[key] = _Seen(config, point, end, replica.flushed_ms, since_ms)
         if replica.is_flushing or before is None or before.config is not config:
             return ""
         if end > before.log_end and end - point >= config.flush_messages:

@@ -10,13 +10,10 @@ from cluster.core.broker.maintenance import CLEANER_TIMER, RETENTION_TIMER
 from cluster.core.effects import Observe, RunJob, SetTimer
 from cluster.core.events import Event, TimerFired
 from cluster.core.messages import TopicPartition
-from sim.checkers.base import Jury
+from sim.checkers.base import Jury, Life
 from storage.config import LogConfig
 from storage.directory.cleaners import key_of
 from storage.log import PartitionLog
-
-# A broker, and its life.
-Life = tuple[int, int]
 
 
 @final

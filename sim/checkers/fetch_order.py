@@ -7,10 +7,8 @@ from typing import NamedTuple, final
 
 from cluster.core.events import Event, Response
 from cluster.core.messages import FetchPartition, FetchResponse, TopicPartition
-from sim.checkers.base import Jury
+from sim.checkers.base import Jury, Life
 
-# A broker, and its life.
-Life = tuple[int, int]
 Asked = tuple[FetchPartition, ...]
 
 

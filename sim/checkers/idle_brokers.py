@@ -32,10 +32,8 @@ from cluster.core.replica.isr import CommittedIsr
 from cluster.core.replica.isr_changes import RETRY_TIMER as PROPOSAL_TIMER
 from cluster.core.replica.leader import promises_flush
 from cluster.core.replica.replica import Replica
-from sim.checkers.base import Jury
+from sim.checkers.base import Jury, Life
 
-# A broker, and its life.
-Life = tuple[int, int]
 # What a heartbeat wishes: to stay fenced, and to shut down.
 Wishes = tuple[bool, bool]
 NEVER_MS = -(1 << 62)

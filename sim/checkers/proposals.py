@@ -9,10 +9,8 @@ from typing import Protocol, final
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response
 from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, TopicPartition
-from sim.checkers.base import Jury
+from sim.checkers.base import Jury, Life
 
-# A node, and its life.
-Life = tuple[int, int]
 # The errors after which the controller has not made the change, and will not make it.
 _REFUSALS = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
 # Those after which what it builds on is known to be out of date.

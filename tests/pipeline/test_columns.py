@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from pipeline.errors import SourceError
-from pipeline.source import ReplogDataSource
+from pipeline.source import ReplogDataSource, ReplogReader
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 COLUMNS: dict[str, DataType] = {
@@ -34,14 +34,14 @@ COLUMNS: dict[str, DataType] = {
 }
 
 
-def reads(columns: dict[str, DataType], **options: str) -> None:
+def reads(columns: dict[str, DataType], **options: str) -> ReplogReader:
     schema = StructType([StructField(name, kind) for name, kind in columns.items()])
-    ReplogDataSource({"path": "/", **options}).reader(schema)
+    return ReplogDataSource({"path": "/", **options}).reader(schema)
 
 
 def test_the_columns_that_spark_parses_of_ours_are_taken() -> None:
-    reads(COLUMNS)
-    reads(COLUMNS | {"headers": ArrayType(HEADER)}, includeHeaders="true")
+    assert isinstance(reads(COLUMNS), ReplogReader)
+    assert isinstance(reads(COLUMNS | {"headers": ArrayType(HEADER)}, includeHeaders="true"), ReplogReader)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 
 from pipeline import commands
 from pipeline.commands import spark_group
-from pipeline.quiet import terminated_like_interrupted
+from pipeline.quiet import interrupt_spark
+from sim.interruption import terminated_like_interrupted
 from tests.places import ROOT
 
 
@@ -173,8 +174,9 @@ def test_a_campaign_that_is_terminated_stops_spark_and_leaves_no_directory(
 def test_a_hangup_that_is_to_be_ignored_stays_so() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with terminated_like_interrupted():
+        with terminated_like_interrupted(interrupt_spark):
             signal.raise_signal(signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
 

@@ -170,6 +170,10 @@ def test_the_cause_is_one_line(text: str, cause: str) -> None:
     assert cause_in(text) == cause
 
 
+def run_program(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_an_interrupted_start_ends_what_it_has_started() -> None:
     code = (
@@ -177,8 +181,7 @@ def test_an_interrupted_start_ends_what_it_has_started() -> None:
         "child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n"
         "end_children(); print(child.wait(20))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "-15\n"
+    assert run_program(code).stdout == "-15\n"
 
 
 def test_what_a_process_of_java_writes_is_kept_away(capfd: pytest.CaptureFixture[str]) -> None:
@@ -202,5 +205,4 @@ def test_what_the_bridge_to_java_logs_of_an_interrupt_is_kept_away() -> None:
         "logging.exception('KeyboardInterrupt while sending command.')\n"
         "logging.getLogger('py4j').exception('again')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    assert run_program(code).stderr == ""

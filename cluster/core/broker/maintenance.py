@@ -211,14 +211,15 @@ class LogMaintenance:
             # The replica's directory failed earlier in this step.
             return 0
         assert self._context.replicas.get(replica.topic_partition) is replica, replica.name
-        before, segments_before = log.log_start_offset, len(log.local.segments)
+        before = log.log_start_offset
         try:
             count = log.retention.delete_old(now_ms, at_most=at_most)
         except OutOfHandles as error:
             # Some may be deleted, or the log could not roll; the next pass tries it again.
             logger.warning("old segments left: log=%s reason=%s", log.directory, error)
             self._context.touch(replica.topic_partition)
-            count = max(segments_before - len(log.local.segments), 0)
+            # How many is not known.
+            count = int(log.log_start_offset > before)
         except StorageError as error:
             self._logs.on_disk_failed(log, error)
             return 0

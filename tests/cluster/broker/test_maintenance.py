@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -17,8 +18,9 @@ from cluster.core.metadata.records import PartitionRecord, RemoveTopicRecord, To
 from cluster.core.replica.replica import Replica
 from sim.disk.life import Life
 from storage.batch import Record, build_batch
-from storage.errors import CorruptBatch
+from storage.errors import CorruptBatch, OutOfHandles
 from storage.log import PartitionLog
+from storage.log.retention import Retention
 from tests.cluster.broker.setup import BrokerSetup
 from tests.cluster.replica.setup import observed, of, only
 
@@ -100,6 +102,24 @@ def test_rt5_old_segments_are_deleted_at_the_check_and_the_next_one_is_set() -> 
         {"topic_partition": "t-0", "segments": 3, "log_start_offset": 9}
     ]
     assert (log.log_start_offset, log.local.segments.base_offsets) == (9, [9])
+
+
+def test_rt5_a_check_that_runs_out_of_descriptors_tells_what_it_has_deleted() -> None:
+    setup = broker_with(DELETE)
+    produce(setup, *range(9))
+    log = log_of(setup)
+    second = log.local.segments.base_offsets[1]
+    delete_old = Retention.delete_old
+
+    def runs_out(self: Retention, now_ms: int, *, at_most: int) -> int:
+        delete_old(self, now_ms, at_most=1)
+        raise OutOfHandles("too many open files")
+
+    with patch.object(Retention, "delete_old", runs_out):
+        effects = setup.fire("logs.retention", 60_001)
+    assert observed(effects, "log.segments_deleted") == [
+        {"topic_partition": "t-0", "segments": 1, "log_start_offset": second}
+    ]
 
 
 def test_rt5_many_old_segments_are_deleted_in_several_steps_within_one_check() -> None:

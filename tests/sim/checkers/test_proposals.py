@@ -10,9 +10,9 @@ import pytest
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Response, TransportError
 from cluster.core.messages import AlterPartitionRequest, AlterPartitionResponse, IsrMember, TopicPartition
-from sim.checkers.base import Jury
+from sim.checkers.base import Jury, Life
 from sim.checkers.ghost import Ghost
-from sim.checkers.proposals import Life, Proposals
+from sim.checkers.proposals import Proposals
 
 FIRST_LIFE: Life = (1, 1)
 NUMBERS = count()
