@@ -382,7 +382,7 @@ class Watch:
     def on_accepted(self, shell: Shell, exchange: Exchange) -> None:
         """Receives a request as it reaches a core."""
         self._calls.on_accepted(shell, exchange)
-        self._witness.on_accepted(shell.node_id, exchange)
+        self._witness.on_accepted(shell, exchange)
         if isinstance(exchange.body, ProduceRequest) and exchange.stray is None:
             self._appends.on_accepted(shell.node_id, exchange, exchange.body)
         self._lag.on_accepted(shell, exchange)

@@ -8,7 +8,7 @@ from typing import final
 from cluster.core.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from sim.checkers.base import Checker, Judge
 from sim.checkers.ghost import PartitionGhost
-from sim.checkers.sightings import OffsetLookedUp
+from sim.checkers.sightings import LookUpPutOff, OffsetLookedUp
 
 
 @final
@@ -18,14 +18,15 @@ class OffsetAnswersAreTrue(Checker):
     The earliest offset is where a log begins, not below the start of its own. The latest offset of the leader is the
     end of what is committed: not below what another leader has served. A time begins at the first record that is as
     late, if that is committed. Before it has committed up to the start of its epoch, a leader says neither where its
-    committed part ends nor that no record is as late. The epoch of an offset is that of the record there. Of a
-    partition that may lose committed records only the places in the broker's own log are judged.
+    committed part ends nor that no record is as late; after that it puts nobody off. The
+    epoch of an offset is that of the record there. Of a partition that may lose committed records only the places in
+    the broker's own log are judged.
     """
 
     name = "offset-answers"
 
     def judges(self) -> Mapping[type, Judge]:
-        return {OffsetLookedUp: self._on_looked_up}
+        return {OffsetLookedUp: self._on_looked_up, LookUpPutOff: self._on_put_off}
 
     def _on_looked_up(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str | None:
         if sighting.timestamp == EARLIEST_TIMESTAMP:
@@ -36,6 +37,12 @@ class OffsetAnswersAreTrue(Checker):
             what = self._wrong_time(partition, sighting)
         what = what or self._too_early(sighting) or self._wrong_epoch(partition, sighting)
         return f"{partition.name}: broker {sighting.broker} {what}" if what else None
+
+    def _on_put_off(self, partition: PartitionGhost, sighting: LookUpPutOff) -> str | None:
+        return (
+            f"{partition.name}: broker {sighting.broker} said that it does not know its committed end yet; in its "
+            f"epoch {sighting.epoch} it has committed up to the start of this epoch"
+        )
 
     def _wrong_start(self, partition: PartitionGhost, sighting: OffsetLookedUp) -> str:
         start = partition.image(sighting.broker).log_start

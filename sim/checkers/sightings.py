@@ -265,6 +265,14 @@ class OffsetLookedUp(NamedTuple):
     log_start: int | None = None
 
 
+class LookUpPutOff(NamedTuple):
+    """A leader's answer that it does not know its committed end yet, which it knew when it was asked in this epoch."""
+
+    broker: int
+    partition: str
+    epoch: int
+
+
 class Fetched(NamedTuple):
     """A fetch that a leader answered without an error: `asked_epoch` is the request's, `epoch` the leader's."""
 
@@ -453,6 +461,7 @@ Sighting = (
     | Waits
     | FetchesWait
     | Served
+    | LookUpPutOff
     | OffsetLookedUp
     | Fetched
     | DivergenceJudged

@@ -17,7 +17,7 @@ from cluster.core.messages import (
 )
 from sim.checkers.base import Jury
 from sim.checkers.chain import marks_of, values_of
-from sim.checkers.sightings import Acknowledged, OffsetLookedUp, Served
+from sim.checkers.sightings import Acknowledged, LookUpPutOff, OffsetLookedUp, Served
 from sim.checkers.stored import NAME as STORED_AS_SENT
 from sim.checkers.stored import crc_of, difference
 from sim.witness.disk_logs import DiskLogs
@@ -39,8 +39,8 @@ class AnswerWitness:
         self._lives = logs.lives
         # When a replica went offline or was removed, and in which epoch, by broker and partition.
         self._gone: dict[tuple[int, str], tuple[int, int]] = {}
-        # The end of what was committed when a look-up of an offset came.
-        self._asked_at: dict[Exchange, int] = {}
+        # As a look-up of an offset came: the end of what was committed, and the epoch of a leader that knew this end.
+        self._asked_at: dict[Exchange, tuple[int, int]] = {}
 
     def note_acknowledged(self, broker: int, request: ProduceRequest, body: ProduceResponse) -> None:
         """Note which life of each topic has acknowledged the values, where a topic has several."""
@@ -100,9 +100,11 @@ class AnswerWitness:
             return True
         return reader.durable_end() > offset or reader.base_offset() > offset
 
-    def on_asked(self, exchange: Exchange, request: ListOffsetsRequest) -> None:
-        """Note how much is committed as a look-up of an offset comes."""
-        self._asked_at[exchange] = self._jury.ghost.partition(str(request.topic_partition)).truth.end
+    def on_asked(self, node: Member, exchange: Exchange, request: ListOffsetsRequest) -> None:
+        """Note how much is committed as a look-up of an offset comes, and whether its node knows that."""
+        committed = self._jury.ghost.partition(str(request.topic_partition)).truth.end
+        replica = replica_of(node.core, request.topic_partition)
+        self._asked_at[exchange] = committed, _epoch_that_knows_its_end(replica)
 
     def on_died(self) -> None:
         """Forget the look-ups that wait: those of a dead broker are never answered."""
@@ -116,9 +118,15 @@ class AnswerWitness:
         self, node: Member, exchange: Exchange, request: ListOffsetsRequest, body: ListOffsetsResponse
     ) -> None:
         """Show the offset that a client was told for a timestamp."""
-        committed_before = self._asked_at.pop(exchange, 0)
+        committed_before, knowing_epoch = self._asked_at.pop(exchange, (0, -1))
         broker, name = node.node_id, str(body.topic_partition)
-        if body.error is not ErrorCode.NONE or not self._lives.is_present(broker, name):
+        if not self._lives.is_present(broker, name):
+            return
+        if body.error is ErrorCode.OFFSET_NOT_AVAILABLE and knowing_epoch >= 0:
+            replica = replica_of(node.core, body.topic_partition)
+            if _epoch_that_knows_its_end(replica) == knowing_epoch:
+                self._jury.see(LookUpPutOff(broker, name, knowing_epoch))
+        if body.error is not ErrorCode.NONE:
             return
         log_start = self._log_start(broker, name)
         is_readable, found = False, None
@@ -162,7 +170,22 @@ class AnswerWitness:
 
 def _is_behind(replica: ReplicaView | None) -> bool:
     """Whether a leader has not committed up to the start of its epoch, as its log says it (KIP-207)."""
+    start = _epoch_start(replica)
+    return replica is not None and start is not None and replica.log.high_watermark < start
+
+
+def _epoch_that_knows_its_end(replica: ReplicaView | None) -> int:
+    """Returns the epoch of a leader that has committed up to its start, which it keeps; -1 for any other replica."""
+    start = _epoch_start(replica)
+    knows = replica is not None and start is not None and replica.log.high_watermark >= start
+    return replica.leader_epoch if replica is not None and knows else -1
+
+
+def _epoch_start(replica: ReplicaView | None) -> int | None:
+    """Returns where the epoch of a leader begins in its log; None for a follower, and where the log does not say it."""
     if replica is None or replica.leader is None:
-        return False
-    starts = [start for epoch, start in replica.log.epochs.entries if epoch == replica.leader_epoch]
-    return bool(starts) and replica.log.high_watermark < starts[0]
+        return None
+    for epoch, start in replica.log.epochs.entries:
+        if epoch == replica.leader_epoch:
+            return start
+    return None

@@ -503,12 +503,12 @@ class Witness:
         if count and (what := reader.damaged(count)):
             self.jury.report(DAMAGE, f"{partition}: broker {broker} appended {what}")
 
-    def on_accepted(self, node_id: int, exchange: Exchange) -> None:
+    def on_accepted(self, node: Member, exchange: Exchange) -> None:
         """Show the checkers a request that a node got."""
-        if node_id == CONTROLLER_ID:
+        if node.node_id == CONTROLLER_ID:
             self.controller.on_request(exchange.body)
         elif isinstance(exchange.body, ListOffsetsRequest):
-            self._answers.on_asked(exchange, exchange.body)
+            self._answers.on_asked(node, exchange, exchange.body)
 
     def on_reply(self, node: Member, exchange: Exchange, body: ResponseBody) -> None:
         """Show what a node answers to producers, followers, consumers and brokers."""

@@ -24,6 +24,7 @@ from sim.checkers.sightings import (
     IsrChanged,
     Loaded,
     LogStarted,
+    LookUpPutOff,
     MarksKept,
     OffsetLookedUp,
     OutOfRange,
@@ -169,6 +170,10 @@ BAD: dict[str, tuple[str, list[Sighting]]] = {
     "kip207 a leader that has committed nothing of its epoch knows of no record that is as late": (
         "offset-answers",
         [*QUIET, OffsetLookedUp(1, P, 7, -1, is_behind=True)],
+    ),
+    "con5 a leader that knows its committed end says that it does not know it yet": (
+        "offset-answers",
+        [*QUIET, LookUpPutOff(1, P, 0)],
     ),
     "an unclean leader although a member is active": (
         "elections",

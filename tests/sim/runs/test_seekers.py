@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import ListOffsetsRequest, ListOffsetsResponse
 from sim.bugs import Replacement, replaced
 from sim.run import RunResult, run_scenario
@@ -74,6 +75,23 @@ def test_a_run_shows_a_broker_that_finds_nothing_as_late_as_the_latest_record() 
         return search
 
     target = "storage.log.reads:Reads.search_for_timestamp"
+    with replaced(Replacement(target=target, make=make)):
+        result = run_scenario(parse_scenario(HEAD + SEEKERS), 1, stops_early=True)
+    assert {each.checker for each in result.violations} == {"offset-answers"}
+
+
+@pytest.mark.slow
+def test_con5_a_run_shows_a_leader_that_puts_look_ups_off_although_it_knows_its_committed_end() -> None:
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def check(handler: object, leader: Any) -> None:
+            # Its own start is the end of what is committed until something of its epoch is.
+            if leader.log.marks.high_watermark <= leader.epoch_start_offset:
+                raise ClusterError(ErrorCode.OFFSET_NOT_AVAILABLE, "planted")
+            original(handler, leader)
+
+        return check
+
+    target = "cluster.core.replica.list_offsets:ListOffsetsHandler.check_knows_committed_end"
     with replaced(Replacement(target=target, make=make)):
         result = run_scenario(parse_scenario(HEAD + SEEKERS), 1, stops_early=True)
     assert {each.checker for each in result.violations} == {"offset-answers"}
