@@ -26,7 +26,6 @@ from sim.checkers.lasting_waits import LastingWaits
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.registry import all_checkers
 from sim.checkers.sessions import BrokerSessions
-from sim.checkers.standing_timers import StandingTimers
 from sim.checkers.unanswered import UnansweredCalls
 from sim.checkers.unseen import needs_fault
 from sim.cluster import CONTROLLER, Cluster, ClusterWatcher, Machines, topic_properties
@@ -280,19 +279,18 @@ class Run:
         self.lag = LagWitness(
             self.jury, self.witness.lives, broker_config(scenario, 1).replica_lag_time_max_ms
         )
-        watch: ClusterWatcher = Watch(
+        judges = Watch(
             self.chronicle, self.witness, metadata, lookout, parked, calls, self.lag,
             BrokerSessions(self.jury, controller_config(scenario).broker_session_timeout_ms),
             UnansweredCalls(self.jury, broker_config(scenario, 1).controller_socket_timeout_ms),
         )  # fmt: skip
-        if reached is not None:
-            watch = WatchedPoints(watch, reached)
+        watch: ClusterWatcher = judges if reached is None else WatchedPoints(judges, reached)
         self.blindfold = Blindfold(watch)
         # Where no bit flips it would only pass on what the run shows.
         watcher = self.blindfold if flips_bits else watch
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watcher, machines)
         self._watch_network()
-        self.standing, self.waits = StandingTimers(self.jury), LastingWaits(self.jury)
+        self.standing, self.waits = judges.standing, LastingWaits(self.jury)
         self.twins = TwinLogs(self.jury)
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()
@@ -355,6 +353,15 @@ class Run:
         self.standing.look(self.cluster.brokers.values(), self.world.now_us)
         self.waits.look(self.cluster.brokers.values())
         self.twins.look(self.cluster.brokers.values())
+
+    def _look_at_rest(self) -> None:
+        """Let those look again, once nothing more is to come, who judge what must not be left in any moment."""
+        brokers = self.cluster.brokers.values()
+        self.standing.look_at_rest(brokers)
+        # What a life has set since is judged at the next look.
+        self.standing.look(brokers, self.world.now_us)
+        self.waits.look(brokers)
+        self.twins.look(brokers)
 
     def _is_over(self) -> bool:
         """Whether the run ends early: a violation is all that is asked of it, no events are left, or nobody judges."""
@@ -432,8 +439,10 @@ class Run:
         Convergence(self.cluster, self.jury, self.chronicle, self.witness.lives).await_rest(
             self.scenario.converge, is_over=self._is_over
         )
+        self._look_at_rest()
         if self.scenario.canaries and not self._is_over() and not self.jury.violations:
             self._send_canaries()
+            self._look_at_rest()
         if self._is_over():
             return self._result(replay, unfired, {}, never_struck)
         excused = FinalLogs(

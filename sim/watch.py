@@ -41,6 +41,7 @@ from cluster.core.replica.isr_changes import LAG_TIMER
 from sim.checkers.adopted_marks import AdoptedMarks
 from sim.checkers.append_order import AppendOrder
 from sim.checkers.bootstraps import BootstrapsInTurn
+from sim.checkers.call_limits import CallLimits
 from sim.checkers.call_places import CallPlaces
 from sim.checkers.calls import Calls
 from sim.checkers.client_sends import ClientSends
@@ -123,13 +124,14 @@ class Watch:
         self._unanswered = unanswered
         self._forwarding = ForwardedRequests(witness.jury)
         self._places = CallPlaces(witness.jury)
+        self._limits = CallLimits(witness.jury)
         self._appends = AppendOrder(witness.jury)
         self._bootstraps = BootstrapsInTurn(witness.jury)
         self._adopted = AdoptedMarks(witness.jury)
         self._order = FetchOrder(witness.jury)
         self._offline = OfflineNames(witness.jury)
         self._failed_disks = FailedDisks(witness.jury)
-        self._standing = StandingTimers(witness.jury)
+        self.standing = StandingTimers(witness.jury)
         self._reported_excuses = 0
 
     def on_observes(self, shell: Shell, observes: list[Observe]) -> None:
@@ -220,7 +222,7 @@ class Watch:
             if not shell.is_damaged:
                 self._leaders.on_step(shell, core, events, effects)
             life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
-            self._standing.on_step(shell.name, now_ms, effects, core.config)
+            self.standing.on_step((shell.name, shell.life_number), now_ms, effects, core.config)
             self._idle_brokers.on_step(life, core, now_ms, events, effects)
             if not (
                 shell.is_damaged or shell.is_stopping or shell.disk.spoils_calls or shell.disk.has_refused
@@ -346,6 +348,7 @@ class Watch:
         """Receives a call as it leaves a core."""
         self._calls.on_sent(shell, effect, target)
         core = shell.core
+        self._limits.on_sent(shell.name, core, effect)
         if isinstance(core, CLIENT_CORES):
             client, known_epoch = (shell.name, shell.life_number), partial(_known_epoch, core)
             self._positions.on_sent(shell.name, effect.call, effect.body)

@@ -23,6 +23,8 @@ _LATE: Mapping[tuple[str, bool], tuple[str, int]] = {
 
 # Most frames of a run have some hundred bytes.
 _LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 30, 400
+# Many calls of a run fit into such a frame, and many do not.
+_LEAST_FRAME_BYTES, _MOST_FRAME_BYTES = 100, 600
 # Larger than this are many sets of a run, and many are not: most frames of several have both kinds then.
 _LEAST_LARGE_BYTES, _MOST_LARGE_BYTES = 120, 600
 
@@ -64,6 +66,12 @@ class LinkPoints:
     def has_small_window(self, dialer: str) -> bool:
         """Whether a new channel takes one frame at a time."""
         return self._buggify.fires("window-small", dialer)
+
+    def small_frame_bytes(self, dialer: str) -> int | None:
+        """Returns the most bytes of the calls in a frame of a new channel; None: as many as usual."""
+        if not self._buggify.fires("small-frames", dialer):
+            return None
+        return self._buggify.between(_LEAST_FRAME_BYTES, _MOST_FRAME_BYTES, "small-frames", dialer)
 
     def piece_bytes(self, dialer: str) -> int | None:
         """Returns the most bytes of a frame of a new channel, of which a larger one goes in pieces; None: as usual."""

@@ -49,7 +49,7 @@ _JOBS = _of(
     (
         "job-overtaken",
         75,
-        "a job ends up to 600 ms after a replica of its broker has begun a role or cut its log",
+        "a job ends up to 600 ms after a replica of its broker has begun a role, is removed, or has cut its log",
     ),
     (
         "job-before-crash",
@@ -95,6 +95,11 @@ _NETWORK = _of(
     ),
     ("client-metadata-late", 25, "metadata takes up to 500 ms longer to a client"),
     ("window-small", 25, "a stream takes one frame at a time: the next one waits until it was read"),
+    (
+        "small-frames",
+        25,
+        "a stream takes one frame at a time, and waiting calls go in frames of up to 600 bytes",
+    ),
     ("frames-in-pieces", 50, "requests of a stream, or a unary one, go in pieces of up to 400 bytes"),
     (
         "little-is-large",

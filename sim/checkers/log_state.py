@@ -104,6 +104,21 @@ def written_epoch_findings(held: Sequence[int], written: Sequence[int] | None) -
         yield f"knows no epoch above {latest}; its file has epoch {written[-1]}"
 
 
+def total_findings(held_bytes: int, file_bytes: int) -> Iterator[str]:
+    """Yields that a log counts other bytes than its segments have: retention by size would take too much (RT6)."""
+    if held_bytes != file_bytes:
+        yield f"counts {held_bytes} bytes in its segments; their files have {file_bytes}"
+
+
+def topic_id_findings(held: str, written: str | None) -> Iterator[str]:
+    """Yields that the directory of a log does not name its topic (KIP-516).
+
+    A start would take the log for that of another topic of the name, which was created in the meantime.
+    """
+    if held != written:
+        yield f"is of the topic with id {held}; its directory names {written or 'none'}"
+
+
 def age_findings(first_ms: int, newest_ms: int, most_ms: int) -> Iterator[str]:
     """Yields that an append has a record too late for its segment: it had to begin a new one (LS4, LS5).
 

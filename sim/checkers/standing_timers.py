@@ -78,11 +78,15 @@ class StandingTimers:
         self._seen: dict[tuple[str, int], set[str]] = {}
         self._missing_us: dict[tuple[str, int, str], int] = {}
 
-    def on_step(self, node: str, now_ms: int, effects: Iterable[object], config: BrokerConfig) -> None:
-        """Judge the timers that a broker's core has set in a step, at the time of its clock."""
+    def on_step(
+        self, life: tuple[str, int], now_ms: int, effects: Iterable[object], config: BrokerConfig
+    ) -> None:
+        """Judge the timers that a broker's core has set in a step of its life, at the time of its clock."""
         for effect in effects:
             if type(effect) is SetTimer:
-                self._judge(node, effect.key, effect.at_ms - now_ms, config)
+                self._judge(life[0], effect.key, effect.at_ms - now_ms, config)
+                if effect.key in STANDING:
+                    self._seen.setdefault(life, set()).add(effect.key)
 
     def _judge(self, node: str, key: str, ahead_ms: int, config: BrokerConfig) -> None:
         most = _MOST.get(key)
@@ -95,6 +99,13 @@ class StandingTimers:
         if least is not None and ahead_ms < least(config):
             what = f"tries again in {ahead_ms} ms, by its timer {key}; its back-off is {least(config)}"
             self._jury.report(self.haste_name, f"{node} {what}")
+
+    def look_at_rest(self, nodes: Iterable[Ticking]) -> None:
+        """Look at the timers of a cluster that is at rest: without a job or an event nothing will set one again."""
+        for node in nodes:
+            for key in sorted(self._seen.get((node.name, node.life_number), ())):
+                if key not in node.pending_timers and node.is_at_leisure:
+                    self._jury.report(self.name, f"{node.name} has not set its timer {key} again")
 
     def look(self, nodes: Iterable[Ticking], now_us: int) -> None:
         """Look at the timers of all nodes; to be called at intervals."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from itertools import pairwise
 
 from sim.buggify.disks import DiskPoints
 from sim.disk import SimDisk, SimFileSystem
@@ -55,17 +56,41 @@ def _leave_temporary_file(file_system: SimFileSystem, path: str) -> None:
     file.close()
 
 
+def _leave_merged(file_system: SimFileSystem, path: str, base: str, after: str) -> None:
+    """Put two sealed segments beside themselves as one, which has taken neither's place yet, without any index."""
+    merged = file_system.open(join(path, f"{base}.log{SWAP_SUFFIX}"), OpenMode.CREATE)
+    for each in (base, after):
+        name = join(path, f"{each}.log")
+        file = file_system.open(name, OpenMode.READ)
+        merged.append(file.read_at(0, file_system.stat(name).size_bytes))
+        file.close()
+    merged.sync()
+    merged.close()
+    file_system.sync_directory(path)
+
+
 def _leave_swap(disk: SimDisk, file_system: SimFileSystem, points: DiskPoints, path: str) -> None:
     """Take the name of a sealed segment away, as if it had just taken the place of others, which are gone.
+
+    Or leave two of them as one that is to take their place.
 
     Where a compaction has left files of its own, a start would take this one for a part of it, and undo it (LL6).
     """
     names = disk.names_in(path)
-    sealed = [name.partition(".")[0] for name in names if _LOG.fullmatch(name)][:-1]
+    bases = [name.partition(".")[0] for name in names if _LOG.fullmatch(name)]
+    # A start that takes the segment behind for one that is replaced is seen only where that has records.
+    followed = [
+        base for base, after in pairwise(bases) if file_system.stat(join(path, f"{after}.log")).size_bytes
+    ]
+    sealed = followed or bases[:-1]
     is_under_way = any(name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) for name in names)
     if not sealed or is_under_way or not points.leaves_swap():
         return
     base = sealed[points.which(len(sealed))]
+    after = bases[bases.index(base) + 1]
+    if after != bases[-1] and points.merges_swap():
+        _leave_merged(file_system, path, base, after)
+        return
     files = [name for name in names if (found := _SEGMENT_FILE.fullmatch(name)) and found[1] == base]
     # The `.log` is the last, when the others are durable: it alone says what a swap replaces.
     for name in sorted(files, key=lambda name: name.endswith(".log")):

@@ -70,7 +70,9 @@ class NodeWatcher(Watcher, Protocol):
 DECEIVED = "a disk lost what a sync had said to be durable"
 
 # What the core observes as a replica begins a role, or cuts its log.
-_ROLES = frozenset({"replica.became_leader", "replica.became_follower", "replica.truncated"})
+_ROLES = frozenset(
+    {"replica.became_leader", "replica.became_follower", "replica.truncated", "replica.removed"}
+)
 
 MakeCore = Callable[[FileSystem, Draws], NodeCore]
 # A part of a job, with the life that it belongs to and the time that the job takes after it.
@@ -568,5 +570,5 @@ class Node(Shell):
 
 
 def _is_of_a_role(effect: object) -> bool:
-    """Whether a step begins a role of a replica, or cuts its log."""
+    """Whether a step begins a role of a replica, removes it, or cuts its log."""
     return type(effect) is Observe and effect.kind in _ROLES

@@ -206,7 +206,7 @@ class Dialer:
         if channel is None or peer.streams.get(channel.number) is not stream:
             channel = peer.channels[path] = self._network.open(connection, path)
             peer.streams[channel.number] = stream
-            stream.piece_bytes = channel.piece_bytes
+            stream.piece_bytes, stream.frame_bytes = channel.piece_bytes, channel.frame_bytes
         lane = channel.there
         while stream.has_frame:
             lane.is_blocked = lane.unread_bytes >= lane.window_bytes

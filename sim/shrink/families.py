@@ -51,7 +51,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
             "convergence", "canaries", "unanswered-calls", "fail-over", "waits-in-vain", "parked-fetches",
             "orderly-stops", "blind-retries", "call-places", "fetch-waits", "hasty-followers", "hasty-brokers",
             "idle-clients", "idle-brokers", "fetch-order", "retention-due", "compaction-due", "snapshot-due",
-            "flush-due",
+            "flush-due", "standing-timers", "call-limits",
         }
     ),
 )  # fmt: skip

@@ -47,6 +47,7 @@ _OFTEN_PERCENTS = {
     "proposal-of-an-earlier-life": 60,
     "few-places": 50,
     "frames-in-pieces": 60,
+    "small-frames": 40,
     "little-work": 50,
     "little-is-large": 80,
     "few-logs-a-step": 50,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, final
 
 from cluster.core.broker.broker import Broker
+from cluster.core.broker.logs import text_topic_id
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury
 from sim.checkers.log_state import (
@@ -18,6 +19,8 @@ from sim.checkers.log_state import (
     greatest_findings,
     greatest_of,
     start_findings,
+    topic_id_findings,
+    total_findings,
     written_epoch_findings,
 )
 from sim.witness.disk_logs import DiskLogs
@@ -123,12 +126,16 @@ class OpenLogs:
         findings = [*_cleaned(core, replica)]
         checkpoint = self._starts.pop((broker, partition), None)
         image = self._jury.ghost.partition(partition).image(broker)
+        if not (image.damage or self._logs.disk(broker).has_lost_writes):
+            findings += self._topic_ids(broker, partition, replica)
         reader = self._logs.settled(broker, partition, replica.log.log_end_offset)
         if reader is not None and not image.damage and not image.cache_damage:
             self._producers.look(broker, partition, replica.log, reader)
             findings += self._times(replica, reader, broker)
             findings += self._unsynced_snapshots(broker, reader.directory)
             findings += self._written_epochs(broker, replica, reader.directory)
+            file_bytes = sum([each.size_bytes for each in reader.places])
+            findings += total_findings(replica.log.local.segments.size_bytes, file_bytes)
             if checkpoint is not None:
                 findings += _started(replica, checkpoint, reader.base_offset())
         elif reader is None:
@@ -136,6 +143,11 @@ class OpenLogs:
             self._logs.forget_times(broker, replica.log.local.segments.active.path)
         for what in findings:
             self._jury.report(NAME, f"{partition}: broker {broker}: {what}")
+
+    def _topic_ids(self, broker: int, partition: str, replica: Replica) -> Iterator[str]:
+        """Yields that the directory of a log names another topic than the replica has, or none."""
+        held, written = replica.topic_id, self._logs.written_topic_id(broker, partition)
+        yield from topic_id_findings(text_topic_id(held), written)
 
     def _unsynced_snapshots(self, broker: int, directory: str) -> Iterator[str]:
         """Yields each snapshot of producers that a power loss may tear: it would count for all below its offset."""

@@ -111,6 +111,10 @@ class Network:
         channel = Channel(connection, self._channels, path)
         if self.points is not None and self.points.has_small_window(connection.dialer.name):
             channel.there.window_bytes = channel.back.window_bytes = 1
+        small_bytes = None if self.points is None else self.points.small_frame_bytes(connection.dialer.name)
+        if small_bytes is not None:
+            # Calls wait for each other only while the one before them is not read.
+            channel.there.window_bytes, channel.frame_bytes = 1, small_bytes
         # A piece that is lost would leave the others without their frame: only a stream keeps them together.
         if self.points is not None and self.transport is Transport.STREAM:
             channel.piece_bytes = self.points.piece_bytes(connection.dialer.name) or channel.piece_bytes

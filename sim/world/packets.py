@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol, final
 
+from cluster.core.connection.merging import MERGE_CALLS_BYTES
 from cluster.core.connection.pieces import PIECE_BYTES
 from cluster.core.messages import RequestBody
 
@@ -126,7 +127,7 @@ class Lane:
 class Channel:
     """A stream of a connection, or one unary call; `path` is its method."""
 
-    __slots__ = ("back", "connection", "number", "path", "piece_bytes", "there")
+    __slots__ = ("back", "connection", "frame_bytes", "number", "path", "piece_bytes", "there")
 
     def __init__(self, connection: Connection, number: int, path: str) -> None:
         self.connection, self.number, self.path = connection, number, path
@@ -134,6 +135,8 @@ class Channel:
         self.there, self.back = Lane(), Lane()
         # The most bytes of a frame to the target: a larger one goes in pieces.
         self.piece_bytes = PIECE_BYTES
+        # What a frame to the target takes of the waiting calls of a stream, but for the first.
+        self.frame_bytes = MERGE_CALLS_BYTES
 
 
 @final

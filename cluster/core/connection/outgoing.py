@@ -95,6 +95,8 @@ class OutgoingStream:
         self.codec = codec
         # The most bytes of a message to the peer: a frame that is larger is sent in pieces.
         self.piece_bytes = PIECE_BYTES
+        # What a frame takes of the waiting calls, but for the first.
+        self.frame_bytes = MERGE_CALLS_BYTES
         self.is_open = True
         # Whether nothing is sent any more; the peer is told so once all is written.
         self.is_finishing = False
@@ -143,7 +145,7 @@ class OutgoingStream:
         if not self._waiting:
             return None
         assert not self._writing, self._writing
-        merged = take_merged(self._waiting, MERGE_CALLS_BYTES)
+        merged = take_merged(self._waiting, self.frame_bytes)
         if self._silent:
             self._writing = [call for call, _ in merged if call in self._silent]
         frame = self.codec.calls_to_bytes(merged)

@@ -411,6 +411,18 @@ def _damaged_copies(ground: Ground, choices: Choices) -> list[Part]:
     return [{"flip_bits": f"leader({partition}) -> follower({partition})", "share": share, "for": lasting}]
 
 
+def _damaged_reads(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns consumers that have read nothing for a while, and get damaged records then, many batches at once."""
+    partition = ground.partition(choices, lasting=True)
+    unread_ms = choices.pick((600, 1_200, 2_000), "unread for")
+    damaged: Part = {"flip_bits": "L -> clients", "share": f"{choices.pick((30, 60, 100), 'share')}%"}
+    return [
+        {"pick": f"leader({partition})", "as": "L"},
+        {"clog": "L -> clients", "only": "Fetch", "for": f"{unread_ms}ms"},
+        {"at": f"+{unread_ms - 10}ms"} | damaged | {"for": choices.ms((700, 1_500), "for")},
+    ]
+
+
 def _leaders_apart(ground: Ground, choices: Choices) -> list[Part]:
     """Returns two replicas that lead in turns by unclean elections, each without the records of the other.
 
@@ -459,6 +471,7 @@ CHAINS = (
     chain("fails-compacting", _fails_compacting, percent=100, most=4, possible=_compacts_in_several),
     chain("damaged-news", _damaged_news, percent=70, possible=has_followers),
     chain("damaged-copies", _damaged_copies, most=1, possible=has_followers),
+    chain("damaged-reads", _damaged_reads, percent=70, most=3),
     chain("late-words", _late_words, most=1, possible=has_followers),
     Fault(
         name="cut-at-work",

@@ -154,7 +154,8 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
 
     When it arrives, the joiner shuts down or is in another life, and the controller refuses it. Or it is the answer
     that is kept back, and the leader does not know the outcome when the joiner ends. It makes the proposal again for
-    the life that has come so far, whether it has heard of the next one by a fetch of it or by metadata only.
+    the life that has come so far, whether it has heard of the next one by a fetch of it or by metadata only. In some
+    seeds the joiner lives on, and falls behind.
     """
     partition = ground.partition(choices, lasting=True)
     fate = fate_of_joiner(ground, choices, partition)
@@ -171,6 +172,10 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     unheard: list[Part] = []
     if "stop" in fate and choices.chance(15, "unheard"):
         unheard, fate, held_ms = [{"cut": "F -> L", "for": "5s"}], fate | {"down": "300ms"}, 4_000
+    elif choices.chance(25, "lags"):
+        # It lags for longer than it may, and may be a member by now: nothing is committed without it.
+        held_ms = setting(ground, _LAG) + choices.pick((900, 2_000), "lags for")
+        fate = {"cut": "F <-> L", "for": f"{held_ms + 500}ms"}
     # A new life of the follower is out of the in-sync set, and joins again: at once after a stop in order.
     end = choices.pick(("kill", "stop", "stop", "stop"), "first end")
     return [
@@ -283,6 +288,34 @@ def _left_in_doubt(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _promised_late(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a topic that promises flushes from now on: what its replicas have not flushed yet is flushed then.
+
+    A leader or a follower ends soon after that.
+    """
+    topic = choices.pick(_unpromised(ground), "topic")
+    partition = f"{topic}/{choices.below(ground.scenario.topics[topic].partitions, 'partition')}"
+    gap: Part = {"at": f"+{choices.pick((300, 800, 1_500), 'gap')}ms"}
+    return [
+        {"alter_topic": topic, "config": {"flush.messages": 1}},
+        gap | end_of(ground, choices, f"{choices.pick(('leader', 'follower'), 'who')}({partition})"),
+    ]
+
+
+def _unpromised(ground: Ground) -> tuple[str, ...]:
+    """Returns the topics that no step deletes, with three replicas or more, that do not say when they are flushed."""
+    topics = ground.scenario.topics
+    return tuple(
+        name
+        for name in ground.lasting
+        if topics[name].replicas >= 3 and topics[name].config.get("flush.messages") is None
+    )
+
+
+def _may_promise(ground: Ground) -> bool:
+    return bool(_unpromised(ground))
+
+
 def _eased(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a partition of which nothing is committed, as one replica is away, until its topic asks for fewer."""
     partition = ground.partition(choices, lasting=True)
@@ -316,6 +349,7 @@ ISR_CHAINS: tuple[Fault, ...] = (
     chain("held-proposal", _held_proposal, possible=has_followers, percent=100, most=4, lasts_ms=4_500),
     chain("last-log-fails", _last_log_fails, possible=_has_directories, percent=60, most=4, lasts_ms=4_000),
     chain("log-fails", _log_fails, possible=_has_directories, percent=60, most=4),
+    chain("promised-late", _promised_late, possible=_may_promise),
     chain("eased", _eased, possible=has_followers, most=1, lasts_ms=4_500),
     chain("held-stop", _held_stop, possible=has_followers, lasts_ms=3_500),
     chain("altered-leaderless", _altered_leaderless, possible=has_followers, most=1, lasts_ms=5_500),

@@ -96,6 +96,7 @@ def test_a_coarse_clock_shows_the_time_of_a_timer_when_it_fires() -> None:
         "packet-late",
         "window-small",
         "frames-in-pieces",
+        "small-frames",
         "turn-split",
         "turn-waits",
         "step-slow",

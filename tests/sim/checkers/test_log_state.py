@@ -20,6 +20,8 @@ from sim.checkers.log_state import (
     greatest_of,
     size_findings,
     start_findings,
+    topic_id_findings,
+    total_findings,
     written_epoch_findings,
 )
 from sim.run import Run, run_scenario
@@ -127,6 +129,17 @@ def test_ep6_a_cut_takes_epochs_from_the_file_too() -> None:
 def test_ls4_only_an_empty_segment_takes_more_than_its_topic_allows() -> None:
     assert not list(size_findings(0, 5_000, 1_000)) and not list(size_findings(600, 1_000, 1_000))
     assert list(size_findings(600, 1_001, 1_000))
+
+
+def test_rt6_a_log_counts_the_bytes_of_its_segments() -> None:
+    assert not list(total_findings(700, 700))
+    assert list(total_findings(900, 700)) == ["counts 900 bytes in its segments; their files have 700"]
+
+
+def test_kip516_the_directory_of_a_log_names_its_topic() -> None:
+    assert not list(topic_id_findings("a", "a"))
+    assert list(topic_id_findings("a", None)) == ["is of the topic with id a; its directory names none"]
+    assert list(topic_id_findings("a", "b"))
 
 
 def test_ls5_a_record_that_is_too_late_for_its_segment_begins_a_new_one() -> None:
@@ -240,3 +253,20 @@ def test_a_cut_that_leaves_no_room_in_a_time_index_makes_its_segment_forget_its_
         monkeypatch.setattr(type(index), "max_entries", property(lambda it: it.entries))
     run.witness._open_logs.on_cut(1, replica, reader)
     assert run.logs.knows_times(1, active.path) is not is_full
+
+
+@pytest.mark.parametrize("part", ["size", "topic-id"])
+def test_a_look_at_a_log_shows_that_it_does_not_know_its_size_or_its_topic(
+    monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    run, replica = batched()
+    core = run.cluster.brokers[1].core
+    assert isinstance(core, Broker)
+    run.witness._open_logs.look(core, "t-0", replica)
+    assert not run.jury.violations
+    if part == "size":
+        replica.log.local.segments._older_bytes = 17
+    else:
+        monkeypatch.setattr(run.logs, "written_topic_id", lambda broker, partition: None)
+    run.witness._open_logs.look(core, "t-0", replica)
+    assert [each.checker for each in run.jury.violations] == ["log-state"]

@@ -50,6 +50,25 @@ def test_a_timer_may_be_missing_while_a_job_runs_and_a_new_process_has_its_own()
     assert judged(Clockwork(), gone, {}, {"life_number": 3}, {}, {}, {}) == []
 
 
+def test_a_cluster_at_rest_has_all_its_timers() -> None:
+    def found(**after: object) -> list[str]:
+        jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+        timers, node = StandingTimers(jury), Clockwork()
+        # Where rounds follow each other fast, no look sees the timer.
+        effects = [SetTimer(key=RETENTION_TIMER, at_ms=5)]
+        timers.on_step((node.name, node.life_number), 0, effects, BrokerConfig(node_id=1))
+        for name, value in after.items():
+            setattr(node, name, value)
+        timers.look_at_rest([node])
+        return [violation.checker for violation in jury.violations]
+
+    assert found() == []
+    assert found(pending_timers=set()) == ["standing-timers"]
+    # A job may set it as it ends, and another life has not set it yet.
+    assert found(pending_timers=set(), is_at_leisure=False) == []
+    assert found(pending_timers=set(), life_number=2) == []
+
+
 def test_what_is_set_for_a_while_only_may_end() -> None:
     assert judged(Clockwork(), {"pending_timers": {RETENTION_TIMER}}, {}, {}, {}) == []
 
@@ -63,7 +82,7 @@ def test_isr2_a_timer_is_set_no_further_ahead_than_its_setting_says(key: str) ->
     for ahead_ms in (most_ms, most_ms + 1):
         jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
         effects = [SetTimer(key="another", at_ms=1 << 60), SetTimer(key=key, at_ms=5 + ahead_ms)]
-        StandingTimers(jury).on_step("broker-1", 5, effects, config)
+        StandingTimers(jury).on_step(("broker-1", 1), 5, effects, config)
         found.append([violation.checker for violation in jury.violations])
     assert found == [[], ["standing-timers"]]
 
@@ -73,5 +92,5 @@ def test_isr2_a_timer_is_set_no_further_ahead_than_its_setting_says(key: str) ->
 def test_what_has_failed_is_tried_again_after_the_back_off(key: str, ahead_ms: int) -> None:
     jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
     config = BrokerConfig(node_id=1, retry_backoff_ms=100)
-    StandingTimers(jury).on_step("broker-1", 5, [SetTimer(key=key, at_ms=5 + ahead_ms)], config)
+    StandingTimers(jury).on_step(("broker-1", 1), 5, [SetTimer(key=key, at_ms=5 + ahead_ms)], config)
     assert [violation.checker for violation in jury.violations] == ["hasty-brokers"] * (ahead_ms < 100)

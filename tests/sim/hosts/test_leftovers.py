@@ -18,7 +18,7 @@ from tests.storage.logs import NOW_MS, THREE, append_each, read_offsets
 PATH = "data/t-0"
 
 
-def machine(*points: str) -> SimDisk:
+def machine(*points: str, seed: int = 1) -> SimDisk:
     """Returns the disk of a machine that has died with a log of five segments and a checkpoint."""
     disk = new_disk()
     file_system = disk.file_system(Life())
@@ -26,7 +26,7 @@ def machine(*points: str) -> SimDisk:
     log = PartitionLog.open(file_system, PATH, THREE, clean=True, now_ms=NOW_MS)
     append_each(log, 13)
     OffsetCheckpoint(file_system, f"data/{RECOVERY_POINT_CHECKPOINT}").write({("t", 0): 12})
-    disk.points = DiskPoints(Buggify(Draws(1), points, percent=100), "node-1")
+    disk.points = DiskPoints(Buggify(Draws(seed), points, percent=100), "node-1")
     return disk
 
 
@@ -44,8 +44,9 @@ def test_a_longer_file_beside_a_checkpoint_is_taken_away_by_the_next_write() -> 
     assert f"{RECOVERY_POINT_CHECKPOINT}.tmp" not in disk.names_in("data")
 
 
-def test_a_start_finishes_the_swap_of_a_sealed_segment_of_a_compacted_log() -> None:
-    disk = machine("leftover-swap")
+@pytest.mark.parametrize("seed", range(8))
+def test_a_start_finishes_the_swap_of_a_sealed_segment_of_a_compacted_log(seed: int) -> None:
+    disk = machine("leftover-swap", seed=seed)
     before = [name for name in disk.names_in(PATH) if name.endswith(".log")]
     leave_over(disk, ["data"], ("t",))
     assert [name for name in swaps(disk) if ".log" in name] != []
@@ -53,7 +54,9 @@ def test_a_start_finishes_the_swap_of_a_sealed_segment_of_a_compacted_log() -> N
         disk.file_system(Life()), PATH, THREE, clean=False, recovery_point=12, now_ms=NOW_MS
     )
     assert read_offsets(log) == list(range(13))
-    assert before == [name for name in disk.names_in(PATH) if name.endswith(".log")] and not swaps(disk)
+    after = [name for name in disk.names_in(PATH) if name.endswith(".log")]
+    # Two of the segments may be one now.
+    assert set(after) <= set(before) and len(after) >= len(before) - 1 and not swaps(disk)
 
 
 @pytest.mark.parametrize("why", ["not-compacted", "clean", "under-way", "faulty"])
