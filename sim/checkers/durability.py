@@ -101,9 +101,8 @@ class CheckpointsAreOfTheLog(Checker):
         return {Died: self._on_died, Checkpointed: self._on_checkpointed, MarksKept: self._on_marks_kept}
 
     def _on_died(self, partition: PartitionGhost, sighting: Died) -> str | None:
-        left_end = max(
-            Chain(sighting.marks, sighting.start).end, sighting.removed_end, sighting.held_end or 0
-        )
+        end, held_end = Chain(sighting.marks, sighting.start).end, sighting.held_end or 0
+        left_end = max(end, sighting.removed_end, held_end, sighting.last_base)
         if sighting.damage:
             return None
         return self._judge(partition, sighting.broker, sighting.checkpointed, left_end)

@@ -331,6 +331,8 @@ class Died(NamedTuple):
     held_end: int | None = None
     # The greatest offset that the checkpoints have of the log; -1 if they have none, or if there is no log.
     checkpointed: int = -1
+    # The base offset of the last segment: without a batch of its own the log ends there, perhaps after a gap.
+    last_base: int = 0
 
 
 class Checkpointed(NamedTuple):

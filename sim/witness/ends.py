@@ -94,7 +94,7 @@ class EndWitness:
             self._jury.see(
                 Died(
                     broker, partition, lost_power, marks, start, damage, recovery_point, removed_end, held_end,
-                    checkpointed,
+                    checkpointed, reader.last_base_offset(),
                 )
             )  # fmt: skip
 

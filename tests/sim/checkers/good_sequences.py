@@ -69,6 +69,10 @@ GOOD: dict[str, list[Sighting]] = {
         Truncated(2, P, 5, 0),
         Died(2, P, False, marks(0, 5), recovery_point=7, checkpointed=7),
     ],
+    "a checkpoint keeps the begin of a segment that a dying follower began after a gap": [
+        *QUIET,
+        Died(2, P, False, marks(0, 5), recovery_point=9, checkpointed=9, last_base=9),
+    ],
     "a follower takes as flushed what its disk keeps": [
         *QUIET,
         FlushNoted(2, P, 4, 4),
