@@ -119,6 +119,13 @@ def topic_id_findings(held: str, written: str | None) -> Iterator[str]:
         yield f"is of the topic with id {held}; its directory names {written or 'none'}"
 
 
+def snapshot_findings(names: Iterable[str], log_end: int) -> Iterator[str]:
+    """Yields each snapshot of producers, by its name, that is of more records than the log has (PS16)."""
+    for name in names:
+        if int(name.partition(".")[0]) > log_end:
+            yield f"ends at {log_end}; it has a snapshot of its producers {name}"
+
+
 def age_findings(first_ms: int, newest_ms: int, most_ms: int) -> Iterator[str]:
     """Yields that an append has a record too late for its segment: it had to begin a new one (LS4, LS5).
 

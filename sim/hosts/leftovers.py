@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from sim.buggify.disks import DiskPoints
 from sim.disk import SimDisk, SimFileSystem
 from sim.disk.life import Life
+from storage.batch import iterate_batches
+from storage.config import LogConfig
 from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from storage.disk.filesystem import OpenMode, join
+from storage.errors import StorageError
 from storage.segment.names import CLEANED_SUFFIX, SWAP_SUFFIX
+from storage.segment.replace import create_cleaned_segment
 
 # What is left beside a checkpoint that is written again: that of a broker that had many more partitions.
 _CONTENT = b"0\n400\n" + b"".join(b"left-over %d 7\n" % number for number in range(400))
@@ -56,17 +60,33 @@ def _leave_temporary_file(file_system: SimFileSystem, path: str) -> None:
     file.close()
 
 
-def _leave_merged(file_system: SimFileSystem, path: str, base: str, after: str) -> None:
-    """Put two sealed segments beside themselves as one, which has taken neither's place yet, without any index."""
-    merged = file_system.open(join(path, f"{base}.log{SWAP_SUFFIX}"), OpenMode.CREATE)
-    for each in (base, after):
-        name = join(path, f"{each}.log")
-        file = file_system.open(name, OpenMode.READ)
-        merged.append(file.read_at(0, file_system.stat(name).size_bytes))
-        file.close()
-    merged.sync()
-    merged.close()
+def _leave_merged(file_system: SimFileSystem, path: str, bases: Sequence[str]) -> None:
+    """Put sealed segments beside themselves as one, which has taken the place of none of them yet."""
+    parts = [_sound_set(file_system, join(path, f"{base}.log")) for base in bases]
+    if any(last_offset < 0 for _, last_offset in parts):
+        return
+    merged = create_cleaned_segment(file_system, path, int(bases[0]), LogConfig(), now_ms=0)
+    for data, last_offset in parts:
+        merged.append(last_offset, data)
+    merged.on_become_inactive()
+    merged.flush()
     file_system.sync_directory(path)
+    merged.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
+    file_system.sync_directory(path)
+    merged.close()
+
+
+def _sound_set(file_system: SimFileSystem, path: str) -> tuple[bytes, int]:
+    """Returns the bytes of a segment and its last offset; -1 if it has others than whole batches, or none."""
+    file = file_system.open(path, OpenMode.READ)
+    data = file.read_at(0, file_system.stat(path).size_bytes)
+    file.close()
+    try:
+        batches = list(iterate_batches(data))
+    except StorageError:
+        return data, -1
+    is_whole = bool(data) and sum([batch.size_bytes for batch in batches]) == len(data)
+    return data, batches[-1].last_offset if is_whole else -1
 
 
 def _leave_swap(disk: SimDisk, file_system: SimFileSystem, points: DiskPoints, path: str) -> None:
@@ -89,7 +109,7 @@ def _leave_swap(disk: SimDisk, file_system: SimFileSystem, points: DiskPoints, p
     base = sealed[points.which(len(sealed))]
     after = bases[bases.index(base) + 1]
     if after != bases[-1] and points.merges_swap():
-        _leave_merged(file_system, path, base, after)
+        _leave_merged(file_system, path, (base, after))
         return
     files = [name for name in names if (found := _SEGMENT_FILE.fullmatch(name)) and found[1] == base]
     # The `.log` is the last, when the others are durable: it alone says what a swap replaces.

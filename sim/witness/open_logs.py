@@ -18,6 +18,7 @@ from sim.checkers.log_state import (
     epoch_findings,
     greatest_findings,
     greatest_of,
+    snapshot_findings,
     start_findings,
     topic_id_findings,
     total_findings,
@@ -132,7 +133,7 @@ class OpenLogs:
         if reader is not None and not image.damage and not image.cache_damage:
             self._producers.look(broker, partition, replica.log, reader)
             findings += self._times(replica, reader, broker)
-            findings += self._unsynced_snapshots(broker, reader.directory)
+            findings += self._snapshots(broker, replica, reader.directory)
             findings += self._written_epochs(broker, replica, reader.directory)
             file_bytes = sum([each.size_bytes for each in reader.places])
             findings += total_findings(replica.log.local.segments.size_bytes, file_bytes)
@@ -149,14 +150,19 @@ class OpenLogs:
         held, written = replica.topic_id, self._logs.written_topic_id(broker, partition)
         yield from topic_id_findings(text_topic_id(held), written)
 
-    def _unsynced_snapshots(self, broker: int, directory: str) -> Iterator[str]:
-        """Yields each snapshot of producers that a power loss may tear: it would count for all below its offset."""
+    def _snapshots(self, broker: int, replica: Replica, directory: str) -> Iterator[str]:
+        """Yields each snapshot of producers that a power loss may tear: it would count for all below its offset.
+
+        And those that are beyond the end of the log: once other records have come they would count for these.
+        """
         disk = self._logs.disk(broker)
         if disk.has_lost_writes:
             return
-        for name in disk.names_in(directory):
-            if name.endswith(SNAPSHOT_SUFFIX) and not disk.is_synced(join(directory, name)):
+        names = [name for name in disk.names_in(directory) if name.endswith(SNAPSHOT_SUFFIX)]
+        for name in names:
+            if not disk.is_synced(join(directory, name)):
                 yield f"goes on with a snapshot of its producers that is not synced, {name}"
+        yield from snapshot_findings(names, replica.log.log_end_offset)
 
     def _written_epochs(self, broker: int, replica: Replica, directory: str) -> Iterator[str]:
         """Yields an epoch that only the file has. A disk that has lost writes may give anything back."""

@@ -387,7 +387,7 @@ def _damaged_news(ground: Ground, choices: Choices) -> list[Part]:
     """
     partition = ground.partition(choices, lasting=True)
     share = f"{choices.pick((30, 60, 100), 'share')}%"
-    if choices.chance(40, "starts"):
+    if choices.chance(55, "starts"):
         down = choices.ms((1, 100, 300), "back")
         start: Part = {"kill": f"follower({partition})", "down": down, "as": "F"}
         return [start, {"flip_bits": "controller -> F", "share": share, "for": "1500ms"}]
@@ -469,7 +469,7 @@ CHAINS = (
     chain("inside-a-job", _inside_a_job, percent=80, possible=has_followers),
     chain("half-swapped", _half_swapped, percent=100, most=8, possible=_compacts, lasts_ms=2_500),
     chain("fails-compacting", _fails_compacting, percent=100, most=4, possible=_compacts_in_several),
-    chain("damaged-news", _damaged_news, percent=70, possible=has_followers),
+    chain("damaged-news", _damaged_news, percent=100, possible=has_followers),
     chain("damaged-copies", _damaged_copies, most=1, possible=has_followers),
     chain("damaged-reads", _damaged_reads, percent=70, most=3),
     chain("late-words", _late_words, most=1, possible=has_followers),

@@ -38,9 +38,13 @@ def _create_again(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a topic that is deleted, and created again at once or soon after.
 
     In part of the seeds another leader than the first was elected by then: clients know epochs that the topic, when it
-    is back, has not had yet.
+    is back, has not had yet. Or its leader reads of both at once, and has led on meanwhile.
     """
     name = choices.pick(ground.deletable, "topic")
+    if ground.scenario.topics[name].replicas > 1 and choices.chance(25, "unread"):
+        soon: Part = {"at": f"+{choices.pick((0, 50, 200), 'gap')}ms", "create_topic": name}
+        unread: Part = {"lag_metadata": f"leader({name}/0)", "for": choices.ms((600, 1_500), "for")}
+        return [unread, {"at": "+50ms", "delete_topic": name}, soon]
     if ground.scenario.topics[name].replicas > 1 and choices.chance(40, "led again"):
         at_once: Part = {"at": f"+{choices.pick((0, 50), 'gap')}ms", "create_topic": name}
         elected: Part = {"when": f"elected({name}/0)", "within": "4s", "delete_topic": name}

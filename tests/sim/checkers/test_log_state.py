@@ -19,6 +19,7 @@ from sim.checkers.log_state import (
     greatest_findings,
     greatest_of,
     size_findings,
+    snapshot_findings,
     start_findings,
     topic_id_findings,
     total_findings,
@@ -134,6 +135,14 @@ def test_ls4_only_an_empty_segment_takes_more_than_its_topic_allows() -> None:
 def test_rt6_a_log_counts_the_bytes_of_its_segments() -> None:
     assert not list(total_findings(700, 700))
     assert list(total_findings(900, 700)) == ["counts 900 bytes in its segments; their files have 700"]
+
+
+def test_ps16_no_snapshot_of_producers_is_beyond_the_end_of_its_log() -> None:
+    names = [f"{7:020d}.snapshot", f"{9:020d}.snapshot"]
+    assert not list(snapshot_findings(names, 9))
+    assert list(snapshot_findings(names, 8)) == [
+        f"ends at 8; it has a snapshot of its producers {9:020d}.snapshot"
+    ]
 
 
 def test_kip516_the_directory_of_a_log_names_its_topic() -> None:
