@@ -50,9 +50,9 @@ def check_command(parse_seeds: ParseSeeds) -> click.Command:
         they ran before, garbage collection and trace file. A run that opens a file, asks for the time or starts a
         thread fails too. Of each seed that differs, the first event that does is printed from both runs.
 
-        Runs that end with the same error are compared up to it, and counted.
+        Runs that end with the same error are compared up to it, and counted. If all do, the first error is printed.
 
-        Exit status: 0 all equal, 2 the input was unusable, 3 interrupted, 4 a run differs.
+        Exit status: 0 all equal, 2 the input was unusable or no run came to its end, 3 interrupted, 4 a run differs.
         """
         sys.exit(_check(scenario, seeds, as_json=as_json))
 
@@ -64,10 +64,12 @@ def _check(scenario: str, seeds: Seeds, *, as_json: bool) -> int:
         # A scenario that cannot be run is told in one line, before two processes start.
         work = _anywhere(scenario)
         mismatches = errors = 0
+        first_error = ""
         with closing(double_runs(work, seeds)) as pairs:
             for pair in pairs:
                 mismatches += not pair.is_equal
                 errors += pair.is_error
+                first_error = first_error or pair.first.error
                 _print(work, pair, as_json=as_json)
     except (ScenarioError, SideError, OSError) as error:
         click.echo(str(error), err=True)
@@ -81,6 +83,9 @@ def _check(scenario: str, seeds: Seeds, *, as_json: bool) -> int:
         click.echo(json.dumps({"summary": summary}))
     else:
         click.echo(closing_line(scenario, seeds, mismatches, errors))
+    if errors == len(seeds) and not mismatches:
+        click.echo(f"no run came to its end: {first_error}", err=True)
+        return UNUSABLE_INPUT
     return MISMATCH if mismatches else 0
 
 
@@ -117,6 +122,8 @@ def closing_line(scenario: str, seeds: Seeds, mismatches: int, errors: int) -> s
     line = f"{scenario}, seeds {seeds}: {count} double run{'s' * (count != 1)}, {mismatches} differ"
     if errors:
         line += f", {errors} ended with an error"
-    if mismatches or count <= RULE_OF_THREE:
+    # A run that ended with an error says nothing of what would have followed.
+    whole = count - errors
+    if mismatches or whole <= RULE_OF_THREE:
         return line
-    return f"{line}: with 95 % confidence fewer than {100 * RULE_OF_THREE / count:.3g} % of runs do"
+    return f"{line}: with 95 % confidence fewer than {100 * RULE_OF_THREE / whole:.3g} % of runs do"

@@ -110,6 +110,10 @@ def double_runs(
         assert not waiting, sorted(waiting)
 
 
+# What is watched in a run is replaced in it, and compiled code would not see that: the first import takes sources.
+_SIDE = "import replog, runpy; runpy.run_module('sim.determinism.side', run_name='__main__', alter_sys=True)"
+
+
 class _Side:
     """The process of one side."""
 
@@ -117,12 +121,12 @@ class _Side:
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])])
         self._errors: IO[bytes] = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "sim.determinism.side"],
+            [sys.executable, "-c", _SIDE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             cwd=directory,
-            env={**os.environ, "PYTHONPATH": path, **environment},
+            env={**os.environ, "PYTHONPATH": path, "REPLOG_INTERPRETED": "1", **environment},
         )
         assert self._process.stdin is not None
         self._process.stdin.write(work.as_json().encode())

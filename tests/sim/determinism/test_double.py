@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -121,11 +123,39 @@ def test_a_run_that_does_not_even_begin_is_an_error_with_its_draws() -> None:
 
 def test_the_closing_line_counts_the_runs_that_ended_with_an_error() -> None:
     seeds = Seeds(first=0, end=5)
-    assert closing_line("x", seeds, 0, 2).startswith(
-        "x, seeds 0..5: 5 double runs, 0 differ, 2 ended with an error: with 95 % confidence"
+    # They prove nothing of what would have followed.
+    assert closing_line("x", seeds, 0, 2) == "x, seeds 0..5: 5 double runs, 0 differ, 2 ended with an error"
+    assert closing_line("x", seeds, 0, 1).endswith(
+        ", 0 differ, 1 ended with an error: with 95 % confidence fewer than 75 % of runs do"
     )
     assert closing_line("x", seeds, 1, 1) == "x, seeds 0..5: 5 double runs, 1 differ, 1 ended with an error"
     assert "error" not in closing_line("x", seeds, 0, 0)
+
+
+@contextmanager
+def takes_sources() -> Iterator[None]:
+    """What a side of a compiled build needs: the switch, and the package that obeys it."""
+    assert os.environ["REPLOG_INTERPRETED"] == "1" and "replog" in sys.modules
+    yield
+
+
+def test_both_sides_take_sources_also_of_a_compiled_build() -> None:
+    name = "tests.sim.determinism.test_double:takes_sources"
+    (pair,) = double_runs(HERE, Seeds(first=0, end=1), plant=name, is_guarded=False)
+    assert pair.is_equal and not pair.is_error
+
+
+def test_the_command_fails_if_no_run_comes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = Outcome(error="BugError: it is compiled")
+
+    def all_fail(*arguments: object) -> Iterator[DoubleRun]:
+        for seed in range(2):
+            yield DoubleRun(seed=seed, first=failed, second=failed)
+
+    monkeypatch.setattr("sim.determinism.command.double_runs", all_fail)
+    result = CliRunner().invoke(sim, ["check", "swarm", "--seeds", "0..2"])
+    assert result.exit_code == 2
+    assert result.output.endswith("no run came to its end: BugError: it is compiled\n")
 
 
 def test_each_part_of_an_outcome_is_compared() -> None:
