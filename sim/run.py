@@ -292,6 +292,7 @@ class Run:
         self._watch_network()
         self.standing, self.waits = judges.standing, LastingWaits(self.jury)
         self.twins = TwinLogs(self.jury)
+        self._looked_us = 0
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()
         site = Site(
@@ -344,6 +345,7 @@ class Run:
             self._next_look_us += LOOK_US
         if self.world.now_us in (look_us, self.scenario.duration) and not self.blindfold.is_on:
             self._look()
+            self._looked_us = self.world.now_us
 
     def _look(self) -> None:
         """Let those look who judge what lasts."""
@@ -356,12 +358,17 @@ class Run:
 
     def _look_at_rest(self) -> None:
         """Let those look again, once nothing more is to come, who judge what must not be left in any moment."""
+        if self._is_over() or self.jury.violations:
+            return
         brokers = self.cluster.brokers.values()
         self.standing.look_at_rest(brokers)
         # What a life has set since is judged at the next look.
         self.standing.look(brokers, self.world.now_us)
-        self.waits.look(brokers)
         self.twins.look(brokers)
+        # What waits is wrong if it is so at two moments.
+        if self.world.now_us > self._looked_us:
+            self.waits.look(brokers)
+            self._looked_us = self.world.now_us
 
     def _is_over(self) -> bool:
         """Whether the run ends early: a violation is all that is asked of it, no events are left, or nobody judges."""

@@ -88,7 +88,7 @@ class HostPoints:
         return lasting_us, until_us
 
     def overtaken_us(self) -> int:
-        """Returns how long the end of a job waits at least when a replica begins a role, or cuts its log, before it."""
+        """Returns how long the end of a job waits at least as a replica begins a role, cuts its log or goes before."""
         return self.buggify.more_us(600, "job-overtaken", self.name)
 
     def works_before_end(self) -> bool:

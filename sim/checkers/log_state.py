@@ -110,13 +110,14 @@ def total_findings(held_bytes: int, file_bytes: int) -> Iterator[str]:
         yield f"counts {held_bytes} bytes in its segments; their files have {file_bytes}"
 
 
-def topic_id_findings(held: str, written: str | None) -> Iterator[str]:
-    """Yields that the directory of a log does not name its topic (KIP-516).
+def topic_id_findings(held: str, written: Sequence[str | None]) -> Iterator[str]:
+    """Yields that no directory of a log's name names its topic (KIP-516); `written` are the ids in all of them.
 
     A start would take the log for that of another topic of the name, which was created in the meantime.
     """
-    if held != written:
-        yield f"is of the topic with id {held}; its directory names {written or 'none'}"
+    if held not in written:
+        named = ", ".join([each for each in written if each])
+        yield f"is of the topic with id {held}; its directory names {named or 'none'}"
 
 
 def snapshot_findings(names: Iterable[str], log_end: int) -> Iterator[str]:

@@ -18,9 +18,8 @@ class OffsetAnswersAreTrue(Checker):
     The earliest offset is where a log begins, not below the start of its own. The latest offset of the leader is the
     end of what is committed: not below what another leader has served. A time begins at the first record that is as
     late, if that is committed. Before it has committed up to the start of its epoch, a leader says neither where its
-    committed part ends nor that no record is as late; after that it puts nobody off. The
-    epoch of an offset is that of the record there. Of a partition that may lose committed records only the places in
-    the broker's own log are judged.
+    committed part ends nor that no record is as late; after that it puts nobody off. The epoch of an offset is that of
+    the record there. Of a partition that may lose committed records only the places in the broker's own log are judged.
     """
 
     name = "offset-answers"
@@ -39,6 +38,10 @@ class OffsetAnswersAreTrue(Checker):
         return f"{partition.name}: broker {sighting.broker} {what}" if what else None
 
     def _on_put_off(self, partition: PartitionGhost, sighting: LookUpPutOff) -> str | None:
+        image = partition.image(sighting.broker)
+        # Where the disk has changed what the log knows of epochs, it may say another start of this one.
+        if image.damage or image.cache_damage:
+            return None
         return (
             f"{partition.name}: broker {sighting.broker} said that it does not know its committed end yet; in its "
             f"epoch {sighting.epoch} it has committed up to the start of this epoch"

@@ -61,8 +61,8 @@ def _leave_temporary_file(file_system: SimFileSystem, path: str) -> None:
 
 
 def _leave_merged(file_system: SimFileSystem, path: str, bases: Sequence[str]) -> None:
-    """Put sealed segments beside themselves as one, which has taken the place of none of them yet."""
-    parts = [_sound_set(file_system, join(path, f"{base}.log")) for base in bases]
+    """Put the first two of three segments beside themselves as one, which has taken the place of none of them yet."""
+    parts = [_sound_set(file_system, path, base, after) for base, after in pairwise(bases)]
     if any(last_offset < 0 for _, last_offset in parts):
         return
     merged = create_cleaned_segment(file_system, path, int(bases[0]), LogConfig(), now_ms=0)
@@ -70,31 +70,40 @@ def _leave_merged(file_system: SimFileSystem, path: str, bases: Sequence[str]) -
         merged.append(last_offset, data)
     merged.on_become_inactive()
     merged.flush()
+    merged.set_modified(file_system.stat(join(path, f"{bases[1]}.log")).modified_ms)
     file_system.sync_directory(path)
     merged.change_file_suffixes(CLEANED_SUFFIX, SWAP_SUFFIX)
     file_system.sync_directory(path)
     merged.close()
 
 
-def _sound_set(file_system: SimFileSystem, path: str) -> tuple[bytes, int]:
-    """Returns the bytes of a segment and its last offset; -1 if it has others than whole batches, or none."""
-    file = file_system.open(path, OpenMode.READ)
-    data = file.read_at(0, file_system.stat(path).size_bytes)
+def _sound_set(file_system: SimFileSystem, path: str, base: str, after: str) -> tuple[bytes, int]:
+    """Returns the bytes of a segment and its last offset; -1 if it is empty, or a compaction would find damage in it.
+
+    `after` is the name of the segment behind it.
+    """
+    name = join(path, f"{base}.log")
+    file = file_system.open(name, OpenMode.READ)
+    data = file.read_at(0, file_system.stat(name).size_bytes)
     file.close()
+    next_offset, size_bytes = int(base), 0
     try:
-        batches = list(iterate_batches(data))
+        for batch in iterate_batches(data):
+            batch.check_valid()
+            if batch.base_offset < next_offset:
+                return data, -1
+            next_offset, size_bytes = batch.last_offset + 1, size_bytes + batch.size_bytes
     except StorageError:
         return data, -1
-    is_whole = bool(data) and sum([batch.size_bytes for batch in batches]) == len(data)
-    return data, batches[-1].last_offset if is_whole else -1
+    is_sound = 0 < size_bytes == len(data) and next_offset <= int(after)
+    return data, next_offset - 1 if is_sound else -1
 
 
 def _leave_swap(disk: SimDisk, file_system: SimFileSystem, points: DiskPoints, path: str) -> None:
     """Take the name of a sealed segment away, as if it had just taken the place of others, which are gone.
 
-    Or leave two of them as one that is to take their place.
-
-    Where a compaction has left files of its own, a start would take this one for a part of it, and undo it (LL6).
+    Or leave two sealed segments beside the one that they are merged into. Where a compaction has left files of its own,
+    a start would take those of here for a part of it, and undo them (LL6).
     """
     names = disk.names_in(path)
     bases = [name.partition(".")[0] for name in names if _LOG.fullmatch(name)]
@@ -109,7 +118,7 @@ def _leave_swap(disk: SimDisk, file_system: SimFileSystem, points: DiskPoints, p
     base = sealed[points.which(len(sealed))]
     after = bases[bases.index(base) + 1]
     if after != bases[-1] and points.merges_swap():
-        _leave_merged(file_system, path, (base, after))
+        _leave_merged(file_system, path, bases[bases.index(base) :][:3])
         return
     files = [name for name in names if (found := _SEGMENT_FILE.fullmatch(name)) and found[1] == base]
     # The `.log` is the last, when the others are durable: it alone says what a swap replaces.

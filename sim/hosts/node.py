@@ -69,7 +69,7 @@ class NodeWatcher(Watcher, Protocol):
 # Why a power loss took what was synced.
 DECEIVED = "a disk lost what a sync had said to be durable"
 
-# What the core observes as a replica begins a role, or cuts its log.
+# What the core observes as a replica begins a role, cuts its log, or is removed.
 _ROLES = frozenset(
     {"replica.became_leader", "replica.became_follower", "replica.truncated", "replica.removed"}
 )
@@ -418,7 +418,7 @@ class Node(Shell):
         # The part of the first job that became due while the node was paused.
         self._due_part: JobPart | None = None
         self._job_error: Exception | None = None
-        # The jobs during which a role began; and before when the end of the first job is not told.
+        # The jobs during which a role began or ended; and before when the end of the first job is not told.
         self._overtaken: set[int] = set()
         self._job_ends_us = 0
         # Whether the first job has done its work, or is kept from it by the fault that waited for that moment.
@@ -436,7 +436,7 @@ class Node(Shell):
             self._node_watcher.on_metadata(self)
 
     def perform(self, effects: Sequence[object]) -> None:
-        """Carry out the effects, and note which jobs a role overtakes that begins with them."""
+        """Carry out the effects, and note which jobs a role overtakes that begins or ends with them."""
         if self.points is not None and self._jobs and any(map(_is_of_a_role, effects)):
             self._overtaken.update([job.job for job in self._jobs])
             if self._has_worked:

@@ -101,6 +101,10 @@ class DiskLogs:
         directory = self._directory_of(broker, partition)
         return self._written_id(broker, directory) if file_system.exists(directory) else None
 
+    def written_topic_ids(self, broker: int, partition: str) -> list[str | None]:
+        """Returns the topic id in each directory of that name on the broker's disk; one that is offline counts too."""
+        return [self._written_id(broker, each) for each in self._directories_with(broker, partition)]
+
     def recovery_point(self, broker: int, topic_partition: TopicPartition) -> int:
         """Returns the recovery point of the log in the checkpoint on the broker's disk, -1 without one."""
         return self._offset_in(RECOVERY_POINT_CHECKPOINT, broker, topic_partition)

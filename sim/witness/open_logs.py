@@ -121,13 +121,14 @@ class OpenLogs:
     def look(self, core: Broker, partition: str, replica: Replica) -> None:
         """Report where what the broker holds of a replica's log differs from the files.
 
-        Of a log that may be compacted, or that a disk has damaged, only the cleaner's checkpoint is judged.
+        Of a log that may be compacted only the cleaner's checkpoint and the topic in its directory are judged, and of
+        one that a disk has damaged only the former.
         """
         broker = core.node_id
         findings = [*_cleaned(core, replica)]
         checkpoint = self._starts.pop((broker, partition), None)
         image = self._jury.ghost.partition(partition).image(broker)
-        if not (image.damage or self._logs.disk(broker).has_lost_writes):
+        if not (image.damage or image.cache_damage or self._logs.disk(broker).has_lost_writes):
             findings += self._topic_ids(broker, partition, replica)
         reader = self._logs.settled(broker, partition, replica.log.log_end_offset)
         if reader is not None and not image.damage and not image.cache_damage:
@@ -147,8 +148,8 @@ class OpenLogs:
 
     def _topic_ids(self, broker: int, partition: str, replica: Replica) -> Iterator[str]:
         """Yields that the directory of a log names another topic than the replica has, or none."""
-        held, written = replica.topic_id, self._logs.written_topic_id(broker, partition)
-        yield from topic_id_findings(text_topic_id(held), written)
+        written = self._logs.written_topic_ids(broker, partition)
+        yield from topic_id_findings(text_topic_id(replica.topic_id), written)
 
     def _snapshots(self, broker: int, replica: Replica, directory: str) -> Iterator[str]:
         """Yields each snapshot of producers that a power loss may tear: it would count for all below its offset.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.swarm.choices import Choices, Part
-from sim.swarm.plans.ground import Fault, Ground, has_lasting
+from sim.swarm.plans.ground import Fault, Ground, has_followers
 from sim.swarm.plans.isr_chains import SESSION, setting
 
 _LONG_MS = (3_000, 6_000, 12_000)
@@ -49,6 +49,7 @@ CONTROLLER = (
         percent=50,
         most=1,
         draw=_dies_unseen,
-        is_possible=has_lasting,
+        is_possible=has_followers,
+        lasts_ms=5_000,
     ),
 )

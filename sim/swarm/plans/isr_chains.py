@@ -175,7 +175,7 @@ def _held_proposal(ground: Ground, choices: Choices) -> list[Part]:
     elif choices.chance(25, "lags"):
         # It lags for longer than it may, and may be a member by now: nothing is committed without it.
         held_ms = setting(ground, _LAG) + choices.pick((900, 2_000), "lags for")
-        fate = {"cut": "F <-> L", "for": f"{held_ms + 500}ms"}
+        fate, clog = {"cut": "F <-> L", "for": f"{held_ms + 500}ms"}, clog | {"for": "12s"}
     # A new life of the follower is out of the in-sync set, and joins again: at once after a stop in order.
     end = choices.pick(("kill", "stop", "stop", "stop"), "first end")
     return [

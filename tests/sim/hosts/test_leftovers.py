@@ -10,6 +10,7 @@ from sim.disk import SimDisk
 from sim.disk.life import Life
 from sim.hosts.leftovers import leave_over
 from storage.disk.checkpoints import RECOVERY_POINT_CHECKPOINT, CleanShutdownFile, OffsetCheckpoint
+from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
 from storage.log import PartitionLog
 from tests.sim.disk.disks import new_disk
@@ -58,6 +59,24 @@ def test_a_start_finishes_the_swap_of_a_sealed_segment_of_a_compacted_log(seed: 
     after = [name for name in disk.names_in(PATH) if name.endswith(".log")]
     # Two of the segments are one now where they were left beside it.
     assert set(after) <= set(before) and len(after) == len(before) - is_merged and not swaps(disk)
+
+
+@pytest.mark.parametrize("byte", [0, 3, 4, 23, 40])
+def test_damaged_segments_are_merged_into_none(byte: int) -> None:
+    """A compaction that finds damage leaves no segment, and a point that fails would end the whole run."""
+    for seed in range(6):
+        disk = machine("leftover-swap", seed=seed)
+        for name in disk.names_in(PATH):
+            if name.endswith(".log"):
+                found = disk.file_system(Life()).open(f"{PATH}/{name}", OpenMode.WRITE)
+                whole = bytearray(found.read_at(0, found.size()))
+                whole[byte] ^= 1
+                found.write_at(0, bytes(whole))
+                found.sync()
+                found.close()
+        leave_over(disk, ["data"], ("t",))
+        assert not any(name.removesuffix(".swap") in disk.names_in(PATH) for name in swaps(disk))
+        assert not any(name.endswith(".cleaned") for name in disk.names_in(PATH))
 
 
 @pytest.mark.parametrize("why", ["not-compacted", "clean", "under-way", "faulty"])
