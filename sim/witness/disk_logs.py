@@ -335,12 +335,31 @@ class DiskLogs:
         if compacted := self._compacted.get(partition):
             compacted.tombstones.forget(broker)
         marks = self.whole(broker, partition, found, start)
+        last_base = reader.last_base_offset()
         removed_end = self.removed_end(broker, partition, marks, start)
-        end = min(removed_end, reader.last_base_offset())
+        removed_end = max(
+            removed_end, self._skipped_end(broker, partition, Chain(marks, start).end, last_base)
+        )
+        end = min(removed_end, last_base)
         marks = self.whole(broker, partition, found, start, end)
         if compacted:
             compacted.forget_gaps(broker, marks)
         return marks, removed_end
+
+    def _skipped_end(self, broker: int, partition: str, end: int, last_base: int) -> int:
+        """Returns the base of an empty last segment, 0 unless another replica's log has nothing from `end` up to it.
+
+        A follower of that replica has copied nothing of what a compaction had removed there, perhaps in a round that is
+        not over, and died in the first append to the segment.
+        """
+        if partition not in self._compacted or last_base <= end:
+            return 0
+        for other in self._eyes:
+            marks = () if other == broker else self._new_reader(other, partition).read_all()
+            is_between = [end <= mark.base_offset < last_base for mark in marks]
+            if marks and marks[-1].base_offset >= last_base and not any(is_between):
+                return last_base
+        return 0
 
     def removed_end(self, broker: int, partition: str, marks: Sequence[Mark], start: int) -> int:
         """Returns the offset (exclusive) up to which compaction had removed all that followed `marks`; 0 if nothing."""

@@ -318,6 +318,27 @@ def test_a_log_ends_where_its_empty_last_segment_begins_behind_what_compaction_r
     assert not jury.violations
 
 
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_log_that_copied_nothing_of_what_was_removed_ends_where_its_empty_last_segment_begins(
+    *, is_removed: bool
+) -> None:
+    """It died in the first append to that segment, and nobody was told of the round that had removed the others."""
+    leader, follower = Replica(APPENDED[0], APPENDED[2]), Replica(APPENDED[0])
+    if not is_removed:
+        leader = Replica(*APPENDED)
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda found: None)
+    logs = DiskLogs(jury, {1: follower.disk, 2: leader.disk}, ("data",))
+    logs.expect_compaction("t-0")
+    ghost = jury.ghost.partition("t-0")
+    whole = marks_of(b"".join(APPENDED))
+    ghost.truth, ghost.image(2).chain = Chain(whole), Chain(whole)
+    first, base = marks_of(APPENDED[0]), whole[2].base_offset
+    ghost.image(1).chain = Chain(first)
+    follower.file_system.open(f"data/t-0/{base:020d}.log", OpenMode.CREATE).close()
+    marks, removed_end = logs.opened(1, "t-0", follower.reader, follower.reader.read_all(), 0)
+    assert (marks, removed_end) == ((whole[:2], base) if is_removed else (first, 0))
+
+
 @pytest.mark.slow
 def test_the_scenario_holds_and_is_a_function_of_its_seed() -> None:
     first, second = run_scenario(SCENARIO, 7), run_scenario(SCENARIO, 7)
