@@ -34,6 +34,7 @@ from sim.faults.conditions import Lookout
 from sim.faults.misses import Misses
 from sim.faults.plan import Faults
 from sim.faults.targets import Site
+from sim.held_files import HeldFiles
 from sim.hosts.history import History
 from sim.hosts.node import log_directories
 from sim.judgement import Convergence, FinalLogs, Verdict, starvation, verdict_on
@@ -292,6 +293,7 @@ class Run:
         self._watch_network()
         self.standing, self.waits = judges.standing, LastingWaits(self.jury)
         self.twins = TwinLogs(self.jury)
+        self.held = HeldFiles(self.jury)
         self._looked_us = 0
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()
@@ -365,6 +367,7 @@ class Run:
         # What a life has set since is judged at the next look.
         self.standing.look(brokers, self.world.now_us)
         self.twins.look(brokers)
+        self.held.look_at_rest(brokers)
         # What waits is wrong if it is so at two moments.
         if self.world.now_us > self._looked_us:
             self.waits.look(brokers)

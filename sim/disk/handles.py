@@ -34,11 +34,13 @@ def _refuse(error_number: int, path: str) -> OSError:
 class SimReadMap:
     """A file mapped for reading."""
 
-    def __init__(self, cache: PageCache, node: FileNode, life: Life) -> None:
-        self._cache = cache
+    def __init__(self, owner: SimFileSystem, node: FileNode, path: str) -> None:
+        self._owner, self._cache, self._life = owner, owner.cache, owner.life
         self._node: FileNode | None = node
-        self._life = life
-        self._view = cache.map_file(node)
+        self.number = node.number
+        self.path = path
+        self._view = self._cache.map_file(node)
+        owner.held[self] = None
 
     @property
     def view(self) -> memoryview:
@@ -51,6 +53,7 @@ class SimReadMap:
         """End the map; does nothing a second time, or in a dead life, whose maps have ended already."""
         node, self._node = self._node, None
         if node is not None:
+            self._owner.held.pop(self, None)
             self._view.release()
             if not self._life.dead:
                 self._cache.unmap_file(node)
@@ -77,6 +80,7 @@ class SimFile:
         self.is_used = True
         # Whether bytes were written, or cut off, since the last sync.
         self.is_unsynced = False
+        owner.held[self] = None
         if can_rest:
             owner.handles.add(self)
 
@@ -186,7 +190,7 @@ class SimFile:
         self._check("read", may_rest=True)
         if self._node.length == 0:
             raise ValueError(f"{self._path}: cannot map an empty file")
-        return SimReadMap(self._cache, self._node, self._life)
+        return SimReadMap(self._owner, self._node, self._path)
 
     def moves_to(self, path: str) -> None:
         """Note that the file is about to be renamed: if it must be opened again, it is looked for at both names."""
@@ -217,6 +221,7 @@ class SimFile:
     def close(self) -> None:
         """Close the file; may be called again, and in a dead life, because it changes nothing on the disk."""
         self._closed = True
+        self._owner.held.pop(self, None)
         if self._can_rest:
             self._owner.handles.remove(self)
 
@@ -329,6 +334,8 @@ class SimFileSystem:
         self.cache = self._cache = cache
         self.life = self._life = life
         self._handles = HandlePool() if handles is None else handles
+        # What was opened or mapped and not closed, in that order.
+        self.held: dict[SimFile | SimReadMap, None] = {}
 
     @property
     def handles(self) -> HandlePool:
@@ -344,6 +351,18 @@ class SimFileSystem:
         if stop is not None:
             stop.end()
         yield
+
+    def numbers(self) -> set[int]:
+        """Returns the numbers of the files that have a name."""
+        found: set[int] = set()
+        directories = [self._cache.root]
+        while directories:
+            for node in directories.pop().entries.values():
+                if isinstance(node, DirectoryNode):
+                    directories.append(node)
+                else:
+                    found.add(node.number)
+        return found
 
     def file_at(self, path: str) -> FileNode | None:
         """Returns the file called `path`; None if there is none."""

@@ -108,6 +108,8 @@ class Node(Shell):
         self._node_watcher = watcher
         self._make_core, self.disk, self.directories = make_core, disk, directories
         self.life = Life(name)
+        # The disk as the process sees it, or the last one that was up.
+        self.file_system = disk.file_system(self.life)
         self.starts = 0
         # Why the disk lost more than what was not synced when the last life ended; empty if it did not.
         self.damage = ""
@@ -211,9 +213,10 @@ class Node(Shell):
         if self.start_ends_in:
             self.disk.arm_crash(self.start_ends_in)
         handles = None if self.disk.points is None else self.disk.points.handles()
+        self.file_system = self.disk.file_system(self.life, handles)
         try:
             core = self._make_core(
-                self.disk.file_system(self.life, handles),
+                self.file_system,
                 self.world.draws.child("core", self.name, self.starts),
             )
             self.core = core
