@@ -195,9 +195,9 @@ class PageCache:
         self.names_version += 1
         if change.source is not None:
             assert change.source.entries.get(change.source_name) is change.node, change.source_name
-            del change.source.entries[change.source_name]
+            change.source.remove(change.source_name)
         if change.target is not None:
-            change.target.entries[change.target_name] = change.node
+            change.target.add(change.target_name, change.node)
         if change.source is not None:
             # No file has two names.
             left = change.source.entries.get(change.source_name)
@@ -264,7 +264,8 @@ class PageCache:
         self.names_version += 1
         for directory in self.dirty_directories.values():
             directory.changes.clear()
-            directory.entries, directory.version = dict(directory.durable), self.names_version
+            directory.become(directory.durable)
+            directory.version = self.names_version
         self.dirty_files.clear()
         self.dirty_directories.clear()
         assert not self._lives, "a power loss ends every life first"

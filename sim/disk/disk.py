@@ -219,7 +219,7 @@ class SimDisk:
     def names_in(self, path: str) -> list[str]:
         """Returns the names in a directory, in order, as a process sees them; none if there is no such directory."""
         node = self._node_at(path)
-        return sorted(node.entries) if isinstance(node, DirectoryNode) else []
+        return node.names() if isinstance(node, DirectoryNode) else []
 
     def synced_bytes(self, path: str) -> int:
         """Returns how many bytes at the start of the file no pending change touches; 0 if there is no such file."""
@@ -430,5 +430,5 @@ def _digest(node: Node, path: str, update: Callable[[bytes], None]) -> None:
         update(content)
         return
     update(b"%s/\n" % path.encode())
-    for name in sorted(node.entries):
+    for name in node.names():
         _digest(node.entries[name], f"{path}/{name}", update)

@@ -404,7 +404,7 @@ class SimFileSystem:
 
     def list(self, path: str) -> list[str]:
         self._life.check_alive()
-        return sorted(walk_directory(self._cache.root, components(path), path).entries)
+        return walk_directory(self._cache.root, components(path), path).names()
 
     def set_modified(self, path: str, modified_ms: int) -> None:
         """Set the modification time, in milliseconds since the Unix epoch."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
@@ -21,19 +22,45 @@ _KNOWN_PATHS = 4_096
 class DirectoryNode:
     """A directory: its names now, its durable names, and the changes between them."""
 
-    __slots__ = ("changes", "durable", "entries", "modified_ms", "number", "version")
+    __slots__ = ("_sorted", "changes", "durable", "entries", "modified_ms", "number", "version")
 
     def __init__(self, number: int, modified_ms: int) -> None:
         self.number = number
         self.modified_ms = modified_ms
         # Grows with each change of `entries`.
         self.version = 0
-        # The names as a process sees them.
+        # The names as a process sees them; `add`, `remove` and `become` change them.
         self.entries: dict[str, Node] = {}
+        # The same in order, kept since they were asked for: a log of many segments has thousands.
+        self._sorted: list[str] | None = None
         # The names as of the last sync of this directory.
         self.durable: dict[str, Node] = {}
         # The changes that lead from `durable` to `entries`, oldest first.
         self.changes: list[NameChange] = []
+
+    def names(self) -> list[str]:
+        """Returns the names in order; the list is the caller's."""
+        if self._sorted is None:
+            self._sorted = sorted(self.entries)
+        return self._sorted.copy()
+
+    def add(self, name: str, node: Node) -> None:
+        """Give a node a name here, in place of the node that has it."""
+        if self._sorted is not None and name not in self.entries:
+            insort(self._sorted, name)
+        self.entries[name] = node
+
+    def remove(self, name: str) -> None:
+        """Take a name away."""
+        del self.entries[name]
+        if self._sorted is not None:
+            place = bisect_left(self._sorted, name)
+            assert self._sorted[place] == name, name
+            del self._sorted[place]
+
+    def become(self, entries: Mapping[str, Node]) -> None:
+        """Have other names."""
+        self.entries, self._sorted = dict(entries), None
 
     def forget(self, node: Node, name: str) -> None:
         """Remove the durable name of `node` from this directory; processes last saw it as `name`."""
@@ -161,7 +188,7 @@ def duplicate(node: Node, copies: dict[int, Node], changes: dict[int, NameChange
         return file
     twin = DirectoryNode(node.number, node.modified_ms)
     copies[node.number] = twin
-    twin.entries = {name: duplicate(child, copies, changes) for name, child in node.entries.items()}
+    twin.become({name: duplicate(child, copies, changes) for name, child in node.entries.items()})
     twin.durable = {name: duplicate(child, copies, changes) for name, child in node.durable.items()}
     for change in node.changes:
         if change.sequence not in changes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import final
 
@@ -9,9 +10,10 @@ from sim.checkers.chain import Mark, counted
 from sim.disk import SimDisk, SimFile, SimFileSystem
 from sim.disk.life import Life
 from sim.witness.places import Place, no_places
+from sim.witness.segment_paths import SWAP, SegmentPaths
 from storage.batch import HEADER, HEADER_SIZE
 from storage.codec.crc32c import crc32c
-from storage.disk.filesystem import OpenMode, join
+from storage.disk.filesystem import OpenMode
 
 # The name of the rules that no damage to a disk excuses.
 DAMAGE = "damage"
@@ -22,7 +24,7 @@ _LOG_OVERHEAD = 12
 NO_LAST = 1 << 63
 # More than any segment has.
 _ALL = 1 << 31
-_LOG, _SWAP, _CLEANED, _DELETED = ".log", ".swap", ".cleaned", ".deleted"
+_DELETED = ".deleted"
 # Names of no directory.
 _UNKNOWN: tuple[object, int] = (None, -1)
 # A multiple of the size of an entry.
@@ -69,8 +71,9 @@ class LogReader:
         # The names of the directory, and the version of the disk's names for which they were looked up.
         self._found_names, self._found_version = _UNKNOWN, -1
         # The paths of the segments, and the names of the directory when they were listed.
-        self._listed_paths: tuple[str, ...] = ()
+        self._listed_paths: Sequence[str] = ()
         self._listed_names = _UNKNOWN
+        self._segments = SegmentPaths(directory)
         # The present file, open as long as its path names it, and the directory's names when it was opened.
         self._file: SimFile | None = None
         self._opened_names = _UNKNOWN
@@ -111,8 +114,9 @@ class LogReader:
     def _read_next_files(self, check: bool) -> list[Mark]:
         """Read the files after the present one, up to the first damage. Returns the marks of their batches."""
         found: list[Mark] = []
-        for path in self._paths():
-            if path > self._path and not self.unsound and not self._is_replaced(path):
+        paths = self._paths()
+        for path in paths[bisect_right(paths, self._path) :]:
+            if not self.unsound and not self._is_replaced(path):
                 self._begin_file(path)
                 found += self._read_file(path, check)
         self._last_names = _UNKNOWN if self.unsound else self._names()
@@ -168,19 +172,18 @@ class LogReader:
         node = self._eye.file_system.file_at(path)
         return -1 if node is None else node.number
 
-    def _paths(self) -> tuple[str, ...]:
+    def _paths(self) -> Sequence[str]:
         """Returns the paths of the segments, in the order of their offsets."""
         present = self._names()
         if self._listed_names != present:
             file_system = self._eye.file_system
             names = file_system.list(self.directory) if file_system.exists(self.directory) else []
-            paths = [join(self.directory, name) for name in _segment_names(names)]
-            self._listed_paths, self._listed_names = tuple(paths), present
+            self._listed_paths, self._listed_names = self._segments.among(names), present
         return self._listed_paths
 
     def _is_replaced(self, path: str) -> bool:
         """Whether the present file is a swap that takes the place of the segment at `path`, too: it goes further."""
-        return self._path.endswith(_SWAP) and bool(self.places) and _base_of(path) < self._end
+        return self._path.endswith(SWAP) and bool(self.places) and _base_of(path) < self._end
 
     def base_offset(self) -> int:
         """Returns the base offset of the first segment, 0 if there is none: the records before it were deleted."""
@@ -199,11 +202,13 @@ class LogReader:
         ones overwrite them. It loses them when the segment is sealed.
         """
         file_system = self._eye.file_system
+        batches: dict[str, list[Place]] = {}
+        for place in self.places:
+            batches.setdefault(place.path, []).append(place)
         for path in self._paths()[:-1]:
             index = path.removesuffix(".log") + suffix
             if file_system.exists(index):
-                places = [place for place in self.places if place.path == path]
-                yield _base_of(path), places, self._used_bytes(index)
+                yield _base_of(path), batches.get(path, []), self._used_bytes(index)
 
     def _used_bytes(self, path: str) -> bytes:
         """Returns an index up to its first block of zeros: the file has room for far more entries than it has."""
@@ -377,7 +382,7 @@ class LogReader:
 
     def _durable_bytes(self, path: str) -> bytes | None:
         """Returns the durable bytes of a file, also where the last rename of a compaction is not durable yet."""
-        for name in (path, path + _SWAP):
+        for name in (path, path + SWAP):
             try:
                 return self._eye.disk.durable_bytes(name, written_only=True)
             except FileNotFoundError:
@@ -427,19 +432,6 @@ def _base_offset_of(place: Place) -> int:
 def _base_of(path: str) -> int:
     """Returns the base offset in a segment's name."""
     return int(path.rpartition("/")[2].partition(".")[0])
-
-
-def _segment_names(names: Sequence[str]) -> list[str]:
-    """Returns the names of the segments that a start finds in a directory of `names`.
-
-    A process that died while a compaction replaced segments leaves new ones under the name of a swap. The next start
-    makes them live, but undoes all of them if one is not complete (LL28).
-    """
-    live = [name for name in names if name.endswith(_LOG)]
-    swaps = [name for name in names if name.endswith(_LOG + _SWAP)]
-    if not swaps or any(name.endswith(_CLEANED) for name in names):
-        return live
-    return sorted([*live, *[name for name in swaps if name.removesuffix(_SWAP) not in live]])
 
 
 def _look(data: bytes, position: int, check: bool) -> tuple[tuple[int, ...], str]:

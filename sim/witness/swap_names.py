@@ -63,8 +63,8 @@ class SwapNames:
         if disk.has_deceived or disk.has_lost_writes:
             return
         # Those before were the last one once.
-        last = [each for each in eye.file_system.list(directory) if each.endswith(LOG)][-1:]
-        unsynced = [each for each in last if not disk.is_synced(join(directory, each))]
+        last = next((each for each in reversed(eye.file_system.list(directory)) if each.endswith(LOG)), "")
+        unsynced = [last] if last and not disk.is_synced(join(directory, last)) else []
         if what := roll_finding(name, disk.pending_changes_in(directory), unsynced):
             self._jury.report(ROLL_NAME, f"{basename(directory)}: broker {broker}: {what}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from typing import final
 
@@ -71,8 +71,9 @@ class SnapshotFiles:
 
     def note(self, offset: int) -> None:
         """Note that there is a snapshot at `offset` from now on."""
-        if offset not in self._offsets:
-            insort(self._offsets, offset)
+        place = bisect_left(self._offsets, offset)
+        if place == len(self._offsets) or self._offsets[place] != offset:
+            self._offsets.insert(place, offset)
         assert self._offsets[-1] >= offset, (self._offsets, offset)
 
     def update_parent_directory(self, directory: str) -> None:
