@@ -25,6 +25,8 @@ _LATE: Mapping[tuple[str, bool], tuple[str, int]] = {
 _LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 30, 400
 # Many calls of a run fit into such a frame, and many do not.
 _LEAST_FRAME_BYTES, _MOST_FRAME_BYTES = 100, 600
+# So long a frame of a stream waits for room in the buffers of the machine: many faults strike meanwhile.
+_LEAST_WRITE_US, _MOST_WRITE_US = 200, 30_000
 # Larger than this are many sets of a run, and many are not: most frames of several have both kinds then.
 _LEAST_LARGE_BYTES, _MOST_LARGE_BYTES = 120, 600
 
@@ -72,6 +74,12 @@ class LinkPoints:
         if not self._buggify.fires("small-frames", dialer):
             return None
         return self._buggify.between(_LEAST_FRAME_BYTES, _MOST_FRAME_BYTES, "small-frames", dialer)
+
+    def write_us(self, dialer: str) -> int:
+        """Returns how long the write of each frame of a new channel takes, in either direction."""
+        if not self._buggify.fires("slow-writes", dialer):
+            return 0
+        return self._buggify.between(_LEAST_WRITE_US, _MOST_WRITE_US, "slow-writes", dialer)
 
     def piece_bytes(self, dialer: str) -> int | None:
         """Returns the most bytes of a frame of a new channel, of which a larger one goes in pieces; None: as usual."""

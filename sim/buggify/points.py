@@ -100,6 +100,7 @@ _NETWORK = _of(
         25,
         "a stream takes one frame at a time, and waiting calls go in frames of up to 600 bytes",
     ),
+    ("slow-writes", 25, "the write of a frame of a stream takes up to 30 ms, and those behind it wait"),
     ("frames-in-pieces", 50, "requests of a stream, or a unary one, go in pieces of up to 400 bytes"),
     (
         "little-is-large",

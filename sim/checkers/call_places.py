@@ -35,6 +35,8 @@ class CallPlaces:
             self._report(node, f"has {own.calls} places {what}")
         elif not unwritten and own.calls > in_core:
             self._report(node, f"holds {own.calls} places for {in_core} calls: all other answers are written")
+        elif held_up and own.calls == 0 and all_of_node.held_bytes <= all_of_node.most_bytes:
+            self._report(node, "lets the first call of a connection wait, though it may have one at any time")
         elif held_up and _has_room(own) and _has_room(all_of_node):
             self._report(node, f"lets calls wait, and has {own.calls} of {own.most_calls} places taken")
         elif all_of_node.waiting and _waits_in_vain(all_of_node):

@@ -29,6 +29,9 @@ class Host(Endpoint, Protocol):
     def on_refused(self, refused: OutOfBounds) -> None:
         """Learns of a request that was out of bounds."""
 
+    def write_later(self, delay_us: int, end: Callable[[], None]) -> None:
+        """Lets `end` end the write of a frame that takes so long."""
+
     def on_places(self, room: Room, in_core: int, unwritten: int, held_up: int) -> None:
         """Learns how many calls of a room the core has, and how many streams have to write, or calls that wait."""
 
@@ -72,18 +75,25 @@ class Entrance:
 class Served:
     """A stream that is served, with the frames that are not read yet, because there is no room."""
 
-    __slots__ = ("channel", "entrance", "has_all", "room", "stream", "unread")
+    __slots__ = ("channel", "entrance", "has_all", "is_writing", "room", "stream", "unread")
 
     def __init__(self, channel: Channel, entrance: Entrance, room: Room, stream: IncomingStream) -> None:
         self.channel, self.entrance, self.room, self.stream = channel, entrance, room, stream
         self.unread: deque[Packet] = deque()
         # Whether the client has said that no frame follows.
         self.has_all = False
+        # Whether a frame is being written.
+        self.is_writing = False
 
     @property
     def in_core(self) -> int:
         """How many calls the core has. A frame that comes in pieces has a place too, like one of them."""
         return self.entrance.in_core + self.stream.is_inside_frame
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether an answer is not written yet."""
+        return self.is_writing or self.stream.has_frame
 
     @property
     def is_held_up(self) -> bool:
@@ -259,21 +269,34 @@ class Listener:
             written |= dirty
         for served in written.values():
             self._show_places(served, has_served=True)
+        self._show_waiting()
 
     def _show_places(self, served: Served, *, has_served: bool) -> None:
         """Show how many calls the streams of a room have in the core, and how many have answers to write.
 
         Once the room `has_served` those that wait for places, how many streams have calls that still wait.
         """
-        room, in_core = served.room, served.in_core
-        unwritten, held_up = int(served.stream.has_frame), int(served.is_held_up)
+        room = served.room
         if room.users != 1 or self._streams.get(served.channel.number) is not served:
             # Another stream of the connection uses the room too, or alone, because this one has ended.
-            others = [each for each in self._streams.values() if each.room is room]
-            in_core = sum([each.in_core for each in others])
-            unwritten = sum([each.stream.has_frame for each in others])
-            held_up = sum([each.is_held_up for each in others])
-        self._host.on_places(room, in_core, unwritten, held_up if has_served else 0)
+            self._show_room(room, has_served=has_served)
+            return
+        held_up = int(served.is_held_up) if has_served else 0
+        self._host.on_places(room, served.in_core, int(served.is_unwritten), held_up)
+
+    def _show_room(self, room: Room, *, has_served: bool) -> None:
+        """Show the places of all streams that use a room; what can go on, and is about to, is not held up."""
+        users = [each for each in self._streams.values() if each.room is room]
+        waiting = [each for each in users if each.is_held_up and each.channel.number not in self.dirty]
+        held_up = len(waiting) if has_served else 0
+        in_core, unwritten = sum([each.in_core for each in users]), sum([each.is_unwritten for each in users])
+        self._host.on_places(room, in_core, unwritten, held_up)
+
+    def _show_waiting(self) -> None:
+        """Show the rooms that wait for the limit of the node: none of them may once there is room."""
+        for path in STREAMS:
+            for room in tuple(self.rooms.node(path).waiting):
+                self._show_room(room, has_served=True)
 
     def _send(self, channel: Channel, data: bytes, wait_us: int) -> None:
         self._network.send(
@@ -287,7 +310,7 @@ class Listener:
             return
         lane = channel.back
         is_datagram = self._network.transport is Transport.DATAGRAM
-        while stream.has_frame:
+        while stream.has_frame and not served.is_writing:
             lane.is_blocked = lane.unread_bytes >= lane.window_bytes
             if lane.is_blocked:
                 return
@@ -296,16 +319,33 @@ class Listener:
             if refused := why_refused(frame):
                 self._refuse(served, refused, wait_us)
                 return
-            if not is_datagram:
-                lane.unread_bytes += len(frame)
-            self._send(channel, frame, wait_us)
-            stream.on_written()
+            if channel.write_us:
+                served.is_writing = True
+                self._host.write_later(wait_us + channel.write_us, partial(self._end_write, served, frame))
+            else:
+                self._send_on_stream(channel, frame, wait_us)
+                stream.on_written()
         if stream.is_drained:
             self._end_stream(channel.number)
             self._hang_up(channel, wait_us)
         elif is_datagram and stream.is_idle and not served.unread:
             # Nobody says reliably when it ends, and the next frame begins it again.
             self._end_stream(channel.number)
+
+    def _send_on_stream(self, channel: Channel, frame: bytes, wait_us: int) -> None:
+        if self._network.transport is not Transport.DATAGRAM:
+            channel.back.unread_bytes += len(frame)
+        self._send(channel, frame, wait_us)
+
+    def _end_write(self, served: Served, frame: bytes) -> None:
+        """The frame leaves, unless the client has left meanwhile."""
+        if self._streams.get(served.channel.number) is not served:
+            return
+        served.is_writing = False
+        self._send_on_stream(served.channel, frame, 0)
+        served.stream.on_written()
+        # What waits behind it is read and written with the rest.
+        self.dirty[served.channel.number] = served
 
     def end_turn(self) -> None:
         """Notes that the requests of this turn are with the core, and reads on where that made room."""
@@ -318,8 +358,11 @@ class Listener:
 
     def _end_channel(self, number: int) -> None:
         """The client has ended a stream or call: what waits for it is dropped."""
-        if number in self._streams:
+        if (served := self._streams.get(number)) is not None:
             self._end_stream(number)
+            if served.room.users:
+                self._show_room(served.room, has_served=True)
+            self._show_waiting()
         channel, calls = self._calls.pop(number, (None, []))
         for call in calls:
             assert channel is not None, number

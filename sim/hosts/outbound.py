@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol, final
 
 from cluster.core.connection.backoff import Backoff
@@ -40,6 +42,9 @@ class Caller(Endpoint, Protocol):
     def deliver(self, call: int, body: Answer, source: int, sent_us: int) -> None:
         """Receives the answer to a call; -1 for `sent_us` where nobody sent it."""
 
+    def write_later(self, delay_us: int, end: Callable[[], None]) -> None:
+        """Lets `end` end the write of a frame that takes so long."""
+
     def on_waiting_call(self, target: int, path: str, taken: int, most: int) -> None:
         """Learns that unary calls of a method wait while the peer has `taken` of the `most` that it may have."""
 
@@ -50,7 +55,7 @@ class Peer:
 
     __slots__ = (
         "alarm_ms", "attempts", "backoff", "calls", "channels", "connection", "is_ready", "outgoing", "streams",
-        "target", "unwritten", "waiting",
+        "target", "unwritten", "waiting", "writing",
     )  # fmt: skip
 
     def __init__(self, target: int, codec: Codec, most_of_a_method: int) -> None:
@@ -71,6 +76,8 @@ class Peer:
         self.waiting: dict[int, str] = {}
         # The streams with calls that are not written yet, in order.
         self.unwritten: dict[OutgoingStream, None] = {}
+        # The streams of which a frame is being written.
+        self.writing: dict[OutgoingStream, None] = {}
         # When the core will be asked for calls that are overdue.
         self.alarm_ms = NEVER_MS
 
@@ -82,6 +89,7 @@ class Peer:
         self.calls.clear()
         self.waiting.clear()
         self.unwritten.clear()
+        self.writing.clear()
 
 
 @final
@@ -198,7 +206,7 @@ class Dialer:
             self._host.on_waiting_call(peer.target, path, taken, self._most_of_a_method)
 
     def _write_stream(self, peer: Peer, connection: Connection, stream: OutgoingStream, wait_us: int) -> bool:
-        """Writes what waits on a stream. Returns False while the other side has to read first."""
+        """Writes what waits on a stream. Returns False while a frame is written, or the other side must read first."""
         if not stream.is_open:
             return True
         path = stream.codec.path
@@ -208,7 +216,7 @@ class Dialer:
             peer.streams[channel.number] = stream
             stream.piece_bytes, stream.frame_bytes = channel.piece_bytes, channel.frame_bytes
         lane = channel.there
-        while stream.has_frame:
+        while stream.has_frame and stream not in peer.writing:
             lane.is_blocked = lane.unread_bytes >= lane.window_bytes
             if lane.is_blocked:
                 return False
@@ -218,14 +226,36 @@ class Dialer:
                 self._hang_up(peer, channel)
                 self._end_stream(peer, channel, refused)
                 return True
-            if self._network.transport is Transport.STREAM:
-                lane.unread_bytes += len(frame)
-            self._network.send(Kind.FRAME, connection, wait_us, to_target=True, channel=channel, data=frame)
-            stream.on_written()
+            if channel.write_us:
+                peer.writing[stream] = None
+                end = partial(self._end_write, peer, stream, channel, frame)
+                self._host.write_later(wait_us + channel.write_us, end)
+            else:
+                self._send(channel, frame, wait_us)
+                stream.on_written()
+        if stream in peer.writing:
+            return False
         if stream.is_finishing and not lane.is_closed:
             lane.is_closed = True
             self._network.send(Kind.HALF_CLOSE, connection, wait_us, to_target=True, channel=channel)
         return True
+
+    def _send(self, channel: Channel, frame: bytes, wait_us: int) -> None:
+        if self._network.transport is Transport.STREAM:
+            channel.there.unread_bytes += len(frame)
+        self._network.send(
+            Kind.FRAME, channel.connection, wait_us, to_target=True, channel=channel, data=frame
+        )
+
+    def _end_write(self, peer: Peer, stream: OutgoingStream, channel: Channel, frame: bytes) -> None:
+        """The frame leaves, unless the stream has ended meanwhile."""
+        if peer.streams.get(channel.number) is stream:
+            del peer.writing[stream]
+            self._send(channel, frame, 0)
+            stream.on_written()
+            self._write(peer, 0)
+        else:
+            peer.writing.pop(stream, None)
 
     def finish(self, *, every: bool = False) -> bool:
         """Closes the sending side of each stream with calls that expect no reply (acks=0), or of `every` one.
@@ -312,10 +342,7 @@ class Dialer:
 
     def _fail_call(self, peer: Peer, call: int, reason: str) -> None:
         """Ends a unary call alone."""
-        error = peer.outgoing.unary.fail(call, reason)
-        peer.waiting.pop(call, None)
-        assert error is not None, (call, reason)
-        self._soon(call, error, peer.target)
+        self._soon(call, self._failed(peer, call, reason), peer.target)
 
     def _write_next(self, peer: Peer) -> None:
         """Writes the unary calls that waited for the place of one that has ended."""
@@ -347,13 +374,32 @@ class Dialer:
             self._host.deliver(call, body, target, sent_us)
 
     def _fail(self, peer: Peer, reason: str, *, is_backing_off: bool = False) -> None:
-        """The connection is lost, and all calls with it."""
+        """The connection is lost, and with it its streams and each unary call that had begun.
+
+        The unary calls that waited for a place begin now, on the next connection, or fail as soon as they do.
+        """
         if is_backing_off:
             peer.backoff.on_failure(self._host.clock.now_ms(), reason)
         self._alarms.cancel(f"{_CONNECT}{peer.target}")
-        ended = peer.outgoing.end(reason)
+        outgoing, waiting = peer.outgoing, dict(peer.waiting)
+        asked = [call for call, _ in peer.calls.values()]
+        ended = [each for stream in outgoing.streams for each in stream.end(reason)]
         peer.forget_connection()
+        ended += [(call, self._failed(peer, call, reason)) for call in asked]
+        if outgoing.unary.has_next:
+            if self._dial(peer, self._host.clock.now_ms()):
+                peer.waiting = waiting
+                self._write(peer, 0)
+            while peer.connection is None and (begun := outgoing.unary.next_call()) is not None:
+                ended.append((begun[0], self._failed(peer, begun[0], reason)))
         self._deliver(ended, peer.target, -1)
+
+    def _failed(self, peer: Peer, call: int, reason: str) -> TransportError:
+        """Returns the end of a unary call that has failed, alone."""
+        error = peer.outgoing.unary.fail(call, reason)
+        peer.waiting.pop(call, None)
+        assert error is not None, (call, reason)
+        return error
 
     def connection_to(self, target: int) -> Connection | None:
         """Returns the present connection to a node, if there is one."""

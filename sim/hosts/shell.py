@@ -193,6 +193,8 @@ class Shell:
         self._timers = Timers(self.world, self.actor, self._on_timer)
         self._dialer = Dialer(self, self.world, self.network, self.actor)
         self._listener = Listener(self, self.network)
+        # The ends of writes that came while the process was paused.
+        self._late_writes: list[tuple[int, Callable[[], None]]] = []
         if self.clock.frozen_us is not None:
             self._hold_timers(self.clock.frozen_us)
         self._bootstrap = Bootstrap(self._addresses)
@@ -237,6 +239,22 @@ class Shell:
             self._dialer.read(packet)
         if self.life_number == life_number:
             self._go_on()
+
+    def write_later(self, delay_us: int, end: Callable[[], None]) -> None:
+        """Let `end` end the write of a frame that takes so long; a paused process goes on with it later."""
+        self.world.after(self.actor, delay_us, self._end_write, (self.life_number, end))
+
+    def _end_write(self, token: tuple[int, Callable[[], None]]) -> None:
+        life_number, end = token
+        if life_number != self.life_number:
+            return
+        if self.paused:
+            self._late_writes.append(token)
+            return
+        end()
+        if self._listener.dirty or self._listener.answered:
+            self._listener.flush(0)
+        self._go_on()
 
     def hang_up(self, node_id: int) -> None:
         """Forget the connections with a node, which does not hear of it: its next packet meets a reset."""
@@ -546,7 +564,11 @@ class Shell:
             self._read(packet)
             if self.life_number != life_number:
                 return
-        self._dialer.resume()
+        late_writes, self._late_writes = self._late_writes, []
+        for token in late_writes:
+            self._end_write(token)
+        if self.life_number == life_number:
+            self._dialer.resume()
         if self.life_number == life_number:
             self._go_on()
 

@@ -118,6 +118,7 @@ class Network:
         # A piece that is lost would leave the others without their frame: only a stream keeps them together.
         if self.points is not None and self.transport is Transport.STREAM:
             channel.piece_bytes = self.points.piece_bytes(connection.dialer.name) or channel.piece_bytes
+            channel.write_us = self.points.write_us(connection.dialer.name)
         return channel
 
     def note_unreadable(self, reader: str, reason: str) -> None:

@@ -127,7 +127,7 @@ class Lane:
 class Channel:
     """A stream of a connection, or one unary call; `path` is its method."""
 
-    __slots__ = ("back", "connection", "frame_bytes", "number", "path", "piece_bytes", "there")
+    __slots__ = ("back", "connection", "frame_bytes", "number", "path", "piece_bytes", "there", "write_us")
 
     def __init__(self, connection: Connection, number: int, path: str) -> None:
         self.connection, self.number, self.path = connection, number, path
@@ -137,6 +137,8 @@ class Channel:
         self.piece_bytes = PIECE_BYTES
         # What a frame to the target takes of the waiting calls of a stream, but for the first.
         self.frame_bytes = MERGE_CALLS_BYTES
+        # How long the write of a frame of a stream takes, in either direction, before the frame leaves.
+        self.write_us = 0
 
 
 @final

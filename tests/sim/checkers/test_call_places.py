@@ -154,3 +154,15 @@ def test_c6_the_limit_of_a_node_counts_the_calls_of_all_its_connections() -> Non
     limit.calls, limit.held_bytes = 2, 201
     places.judge_sum("node", "Fetch", limit, [room])
     assert [each.checker for each in jury.violations] == ["call-places"] * 2
+
+
+@pytest.mark.parametrize(("first_calls", "is_wrong"), [(1, False), (0, True)])
+def test_c6_the_first_call_of_a_connection_waits_for_no_other(first_calls: int, is_wrong: bool) -> None:
+    places, jury = judged()
+    rooms, _ = a_room(2)
+    other = rooms.enter("another client", "Fetch")
+    other.node.most_calls = 2
+    for call in range(first_calls):
+        other.take(call, 100)
+    places.on_places("node", other, first_calls, 0, 1)
+    assert ["first call" in each.what for each in jury.violations] == [True] * is_wrong
