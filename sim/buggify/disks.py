@@ -59,6 +59,10 @@ class DiskPoints:
         """Whether an earlier life has ended before the last renames of a compaction."""
         return self._buggify.fires("leftover-swap", self._name)
 
+    def loses_snapshots(self) -> bool:
+        """Whether a log of a life that was killed has no snapshot of its producers any more."""
+        return self._buggify.fires("snapshots-gone", self._name)
+
     def merges_swap(self) -> bool:
         """Whether that life has ended before it took the segments away that the compaction has merged."""
         return self._buggify.between(0, 1, "leftover-swap", self._name) == 1

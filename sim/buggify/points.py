@@ -76,6 +76,11 @@ _DISK = _of(
         50,
         "a segment of a compacted log waits at a start to take its name, the last of a swap",
     ),
+    (
+        "snapshots-gone",
+        50,
+        "a log has lost its snapshots of producers at a start, which knows them by the log alone",
+    ),
     ("few-handles", 50, "a process has up to four file handles, and gives up those that it does not use"),
 )
 _CLOCK = _of("clock", ("clock-coarse", 50, "the clock of a machine moves in steps of 10 ms"))

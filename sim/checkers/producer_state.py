@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,10 @@ from storage.batch.record import add_to_sequence
 NAME = "producer-state"
 # The batches of a producer that a broker remembers.
 _MOST_BATCHES = 5
+# Version, checksum and count of a snapshot; then by producer: id, epoch, last sequence, last offset, offset delta,
+# timestamp, coordinator epoch, first offset of a transaction.
+_HEADER_BYTES = 10
+_ENTRY = struct.Struct(">qhiqiqiq")
 # A start looks for them among the last batches of the log, of which there may be many: at least among so many.
 _LOOKED_BACK = 20
 
@@ -21,6 +26,18 @@ class LastBatch(NamedTuple):
     epoch: int
     sequence: int
     offset: int
+
+
+def entries_of(snapshot: bytes) -> dict[int, LastBatch]:
+    """Returns the last batch of each producer in the file of a snapshot, by its id (PS15); nothing of a torn one."""
+    if len(snapshot) < _HEADER_BYTES or (len(snapshot) - _HEADER_BYTES) % _ENTRY.size:
+        return {}
+    found: dict[int, LastBatch] = {}
+    for at in range(_HEADER_BYTES, len(snapshot), _ENTRY.size):
+        producer, epoch, sequence, offset = _ENTRY.unpack_from(snapshot, at)[:4]
+        if offset >= 0:
+            found[producer] = LastBatch(epoch, sequence, offset)
+    return found
 
 
 def last_batches(batches: Iterable[RecordBatch], log_start: int) -> dict[int, LastBatch]:

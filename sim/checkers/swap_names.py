@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 NAME = "swap-names"
 ROLL_NAME = "roll-order"
 REMOVAL_NAME = "removal-order"
+REPLACED_NAME = "replaced-names"
+# The end of the name of a file that is about to replace another.
+TEMPORARY = ".tmp"
+_SNAPSHOT = ".snapshot"
 CLEANED, _SWAP, _DELETED, LOG = ".cleaned", ".swap", ".deleted", ".log"
 _LIVE = (LOG, ".index", ".timeindex", ".txnindex")
 # The ends of the names that are judged.
@@ -52,6 +56,16 @@ def roll_finding(name: str, pending: Iterable[Change], unsynced: Iterable[str]) 
         if after.endswith(LOG) and after != name:
             return f"{name} is made, although the name {after} is not durable"
     return ""
+
+
+def unsafe_replacement(temporary: str, pending: Collection[Change]) -> str:
+    """Returns the name that the file called `temporary` got by a change that is not durable yet; empty for none.
+
+    A snapshot of producers has a name that no file had before: it counts once its segment is flushed, not before. What
+    a job has written under a name of its own may be lost: the old checkpoint does as well.
+    """
+    name = temporary.removesuffix(TEMPORARY)
+    return name if (temporary, name) in pending and not name.endswith(_SNAPSHOT) else ""
 
 
 def removal_finding(name: str, pending: Iterable[Change], names: Iterable[str]) -> str:

@@ -36,6 +36,8 @@ class SimDisk:
         self._power_losses = 0
         # Whether bytes that were synced have ever changed without a word.
         self.has_rotten = False
+        # How many processes have begun on it.
+        self.lives = 0
 
     def file_system(self, life: Life, handles: HandlePool | None = None) -> SimFileSystem:
         """Returns the disk as the process of `life` sees it; all its handles die with that life.
@@ -205,7 +207,8 @@ class SimDisk:
         return bool(self._cache.faults.refused)
 
     def begin_life(self) -> None:
-        """Forget the errors that earlier processes met."""
+        """Count a process that begins, and forget the errors that earlier ones met."""
+        self.lives += 1
         self._cache.faults.begin_life()
 
     def wipe(self) -> None:

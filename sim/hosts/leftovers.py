@@ -14,12 +14,15 @@ from storage.config import LogConfig
 from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from storage.disk.filesystem import OpenMode, join
 from storage.errors import StorageError
+from storage.producers.snapshot import SNAPSHOT_SUFFIX
 from storage.segment.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from storage.segment.replace import create_cleaned_segment
 
 # What is left beside a checkpoint that is written again: that of a broker that had many more partitions.
 _CONTENT = b"0\n400\n" + b"".join(b"left-over %d 7\n" % number for number in range(400))
 _LOG = re.compile(r"\d{20}\.log")
+# A log that retention has deleted from, or that was begun behind others, does not know all its producers by itself.
+_FIRST_LOG = f"{0:020}.log"
 _SEGMENT_FILE = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex)")
 
 
@@ -40,6 +43,16 @@ def leave_over(disk: SimDisk, directories: Iterable[str], compacted: Collection[
             for name in disk.names_in(directory):
                 if name.rpartition("-")[0] in compacted:
                     _leave_swap(disk, file_system, points, join(directory, name))
+                elif _FIRST_LOG in disk.names_in(join(directory, name)) and points.loses_snapshots():
+                    _lose_snapshots(disk, file_system, join(directory, name))
+
+
+def _lose_snapshots(disk: SimDisk, file_system: SimFileSystem, path: str) -> None:
+    """Take all snapshots of producers away from a whole log, as if they had not loaded (PS16): it has all batches."""
+    for name in disk.names_in(path):
+        if name.endswith(SNAPSHOT_SUFFIX):
+            file_system.unlink(join(path, name))
+    file_system.sync_directory(path)
 
 
 def _checkpoints(disk: SimDisk, directory: str) -> Iterator[str]:

@@ -32,7 +32,7 @@ FAMILIES: tuple[frozenset[str], ...] = (
         {
             "recovery", "recovery-point", "durable-cuts", "checkpoint-offsets", "flushed-durable", "clean-stop",
             "log-shape", "replicas-agree", "index-entries", "verified-logs", "failed-disks", "twin-logs", "roll-order",
-            "removal-order", "readable-checkpoints",
+            "removal-order", "readable-checkpoints", "replaced-names",
         }
     ),
     # Decisions of the controller, and who obeys them.

@@ -57,6 +57,7 @@ _OFTEN_PERCENTS = {
     "reads-few-records": 45,
     "leftover-file": 50,
     "leftover-swap": 70,
+    "snapshots-gone": 40,
 }
 # Three leaders that follow each other wait for three sessions that end.
 _APART_LONGER_MS = 4_000

@@ -26,7 +26,7 @@ from storage.disk.checkpoints import (
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
-from storage.disk.filesystem import basename, dirname, join
+from storage.disk.filesystem import basename, dirname, join, read_file
 from storage.errors import CorruptCheckpoint, StorageError
 from storage.producers.snapshot import SNAPSHOT_SUFFIX
 from storage.segment.names import LOG_SUFFIX, SEGMENT_SUFFIXES
@@ -34,6 +34,10 @@ from storage.segment.names import LOG_SUFFIX, SEGMENT_SUFFIXES
 Marks = tuple[Mark, ...]
 _CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT)
 _OFFSETS = (*_CHECKPOINTS, CLEANER_CHECKPOINT)
+# How many snapshots of producers are read: a log of many segments has as many.
+_SNAPSHOTS = 3
+# The ends of the names of what a cut deletes, because it is of records that go.
+_TAKEN = (LOG_SUFFIX, SNAPSHOT_SUFFIX)
 # The ends of the names of what a start trusts after an orderly stop.
 _LASTING = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, LEADER_EPOCH_CHECKPOINT)
 
@@ -153,6 +157,16 @@ class DiskLogs:
         except (OSError, StorageError):
             return None
 
+    def newest_snapshots(self, broker: int, directory: str, log_end: int) -> dict[int, bytes]:
+        """Returns the newest snapshots of producers up to the end of a log, by offset, as a process reads them."""
+        disk, file_system = self.disk(broker), self._eyes[broker].file_system
+        if disk.has_lost_writes:
+            return {}
+        names = [name for name in disk.names_in(directory) if name.endswith(SNAPSHOT_SUFFIX)]
+        offsets = {int(name.partition(".")[0]): name for name in names}
+        newest = [offset for offset in offsets if offset <= log_end][-_SNAPSHOTS:]
+        return {offset: read_file(file_system, join(directory, offsets[offset])) for offset in newest}
+
     def held_end(self, broker: int, partition: str) -> int:
         """Returns the end (exclusive) of the sound log as processes read it now, so with what is not synced."""
         reader = self._new_reader(broker, partition)
@@ -160,8 +174,10 @@ class DiskLogs:
         return reader.places[-1].mark.next_offset if reader.places else 0
 
     def may_regrow(self, broker: int, partition: str) -> bool:
-        """Whether a power loss may bring back what a cut has taken from the files of the log."""
+        """Whether a power loss may bring back what a cut has taken: bytes, segments, or snapshots of producers."""
         directory, disk = self._directory_of(broker, partition), self.disk(broker)
+        if any(not after and before.endswith(_TAKEN) for before, after in disk.pending_changes_in(directory)):
+            return True
         names = [name for name in disk.names_in(directory) if name.endswith(LOG_SUFFIX)]
         return any(disk.may_regrow(join(directory, name)) for name in names)
 

@@ -132,7 +132,8 @@ class OpenLogs:
             findings += self._topic_ids(broker, partition, replica)
         reader = self._logs.settled(broker, partition, replica.log.log_end_offset)
         if reader is not None and not image.damage and not image.cache_damage:
-            self._producers.look(broker, partition, replica.log, reader)
+            snapshots = self._logs.newest_snapshots(broker, reader.directory, replica.log.log_end_offset)
+            self._producers.look(broker, partition, replica.log, reader, snapshots)
             findings += self._times(replica, reader, broker)
             findings += self._snapshots(broker, replica, reader.directory)
             findings += self._written_epochs(broker, replica, reader.directory)

@@ -10,6 +10,7 @@ from sim.checkers.producer_state import (
     NAME,
     LastBatch,
     ends_by_epoch,
+    entries_of,
     forgotten_findings,
     last_batches,
     last_times,
@@ -102,8 +103,17 @@ class ProducerStates:
                 for what in forgotten_findings(producer, before, epoch, remembered, first_offset):
                     self._jury.report(NAME, f"{partition}: broker {broker} {what}")
 
-    def look(self, broker: int, partition: str, log: HasProducers, reader: LogReader) -> None:
+    def look(
+        self,
+        broker: int,
+        partition: str,
+        log: HasProducers,
+        reader: LogReader,
+        snapshots: Mapping[int, bytes],
+    ) -> None:
         """Report where memory and log differ; `reader` has read the log, which is not compacted.
+
+        `snapshots` are the files of the newest ones, by their offsets: each has to have what the log had at its own.
 
         Compaction takes a batch that a later one of its producer follows, and a cut may take the later one.
         """
@@ -125,6 +135,13 @@ class ProducerStates:
         }
         for what in strange_findings(remembered, ends_by_epoch(batches), log.log_start_offset):
             self._jury.report(NAME, f"{partition}: broker {broker} {what}")
+        for offset, content in snapshots.items():
+            below = [batch for batch in batches if batch.last_offset < offset]
+            saved, told = entries_of(content), last_batches(below, log.log_start_offset)
+            for what in producer_state_findings(
+                saved, told, log.log_start_offset, may_expire=self._may_expire
+            ):
+                self._jury.report(NAME, f"{partition}: broker {broker} in its snapshot at {offset} {what}")
         # Who has expired, and is known again, is known by what came since.
         if not self._may_expire:
             recent = recent_ends(batches, log.log_start_offset)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Any
 
 import pytest
 
+from cluster.core.broker.broker import Broker
+from replog.testing import SimCluster
 from sim.bugs import Replacement, replaced
+from sim.checkers.base import Jury
+from sim.checkers.ghost import Ghost
 from sim.checkers.producer_state import (
     LastBatch,
     ends_by_epoch,
+    entries_of,
     forgotten_findings,
     last_batches,
     producer_state_findings,
@@ -17,10 +23,17 @@ from sim.checkers.producer_state import (
     recent_findings,
     strange_findings,
 )
+from sim.disk.life import Life
 from sim.run import run_scenario
+from sim.witness.log_reader import DiskEye, LogReader
+from sim.witness.producers import ProducerStates
 from storage.batch import Record, RecordBatch, build_batch
+from storage.disk.filesystem import read_file
+from storage.producers.state import ProducerStateManager
+from tests.sim.disk.disks import new_disk
 
 FIVE = LastBatch(0, 5, 5)
+ENTRY = Struct(">qhiqiqiq")
 
 
 def findings(
@@ -130,3 +143,48 @@ def test_ps5_no_batch_of_an_epoch_that_has_ended_counts_for_duplicates() -> None
         "remembers batches of producer 7 that end at [9], from before its epoch 1"
     ]
     assert list(forgotten_findings(7, 2, 1, [9], 12))
+
+
+def test_ps15_a_snapshot_is_read_as_kafka_writes_it() -> None:
+    file_system = new_disk().file_system(Life())
+    file_system.make_directory("d")
+    state = ProducerStateManager(file_system, "d")
+    data = build_batch(
+        [Record(4, 1, None, b"v"), Record(5, 1, None, b"w")],
+        producer_id=1 << 40, producer_epoch=3, base_sequence=7, base_offset=4,
+    )  # fmt: skip
+    state.replay(RecordBatch(data, 0, len(data)))
+    state.reached(6)
+    state.take_snapshot()
+    content = read_file(file_system, f"d/{6:020}.snapshot")
+    assert entries_of(content) == {1 << 40: LastBatch(3, 8, 5)}
+    assert entries_of(content[:-1]) == entries_of(b"") == {}
+
+
+@pytest.mark.parametrize(
+    ("damage", "is_wrong"), [("", False), ("forgets", True), ("knows what comes later", True)]
+)
+def test_ps16_a_snapshot_has_what_its_log_had_at_its_offset(damage: str, is_wrong: bool) -> None:
+    cluster = SimCluster(seed=1)
+    for _ in range(3):
+        cluster.produce()
+    cluster.advance(1_000)
+    node = cluster._node(1)
+    assert isinstance(node.core, Broker)
+    log = next(iter(node.core.replicas().values())).log
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    reader = LogReader(DiskEye(node.disk), log.directory)
+    reader.read_all()
+    other = log.producers.empty_state(0, 0)
+    end = 0 if damage == "forgets" else log.log_end_offset
+    for _, data in reader.batches():
+        batch = RecordBatch(data, 0, len(data))
+        if batch.last_offset < end:
+            other.replay(batch)
+    entries = b"".join(
+        ENTRY.pack(producer, each.producer_epoch, each.last_sequence, each.last_offset, 0, 0, 0, -1)
+        for producer, each in other.producers.items()
+    )
+    offset = 1 if damage == "knows what comes later" else log.log_end_offset
+    ProducerStates(jury, may_expire=False).look(1, "t-0", log, reader, {offset: bytes(10) + entries})
+    assert [f"in its snapshot at {offset}" in each.what for each in jury.violations] == [True] * is_wrong

@@ -189,3 +189,37 @@ def test_a_log_that_is_deleted_as_a_whole_loses_its_segments_in_any_order() -> N
     for base in (MIDDLE, OLD, NEW):
         files.unlink(f"data/t-0-delete/{base}.log")
     assert jury.violations == []
+
+
+@pytest.mark.parametrize(
+    ("forgets", "is_killed", "name"),
+    [
+        (False, False, "leader-epoch-checkpoint"),
+        (True, False, "leader-epoch-checkpoint"),
+        (True, True, "leader-epoch-checkpoint"),
+        (True, False, f"{NEW}.snapshot"),
+    ],
+)
+def test_a_replaced_file_has_its_name_durably_before_the_next_change(
+    forgets: bool, is_killed: bool, name: str
+) -> None:
+    """A process that dies in between does nothing that could rely on it, and a new snapshot replaces no file."""
+    disk = SimDisk(Draws(1), lambda: 0)
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    SwapNames(jury, {1: disk})
+    files = disk.file_system(Life("broker"))
+    files.make_directory("t-0")
+    file = files.open(f"t-0/{name}.tmp", OpenMode.CREATE)
+    file.append(b"content")
+    file.sync()
+    files.rename(f"t-0/{name}.tmp", f"t-0/{name}")
+    if not forgets:
+        files.sync_directory("t-0")
+    if is_killed:
+        disk.crash_process()
+        disk.begin_life()
+        files = disk.file_system(Life("next"))
+    assert not jury.violations
+    files.open("t-0/other", OpenMode.CREATE)
+    is_wrong = forgets and not is_killed and not name.endswith(".snapshot")
+    assert [each.checker for each in jury.violations] == ["replaced-names"] * is_wrong

@@ -9,6 +9,7 @@ from sim.buggify.disks import DiskPoints
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from sim.hosts.leftovers import leave_over
+from storage.batch import Record, build_batch
 from storage.disk.checkpoints import RECOVERY_POINT_CHECKPOINT, CleanShutdownFile, OffsetCheckpoint
 from storage.disk.filesystem import OpenMode
 from storage.draws import Draws
@@ -91,3 +92,24 @@ def test_no_swap_is_left_where_no_death_leaves_one(why: str) -> None:
         disk.fail(1)
     leave_over(disk, ["data"], () if why == "not-compacted" else ("t",))
     assert swaps(disk) == []
+
+
+@pytest.mark.parametrize("topics", [(), ("t",)])
+def test_ps16_a_start_without_snapshots_knows_its_producers_by_the_log(topics: tuple[str, ...]) -> None:
+    disk = machine("snapshots-gone")
+    file_system = disk.file_system(Life())
+    log = PartitionLog.open(file_system, PATH, THREE, clean=False, recovery_point=12, now_ms=NOW_MS)
+    data = build_batch([Record(0, NOW_MS, None, b"v")], producer_id=7, producer_epoch=0, base_sequence=0)
+    log.append_as_leader(data, leader_epoch=0, now_ms=NOW_MS)
+    log.flushes.flush()
+    before = [name for name in disk.names_in(PATH) if name.endswith(".snapshot")]
+    leave_over(disk, ["data"], topics)
+    after = [name for name in disk.names_in(PATH) if name.endswith(".snapshot")]
+    # A compaction may have taken what a start would need.
+    assert before and after == (before if topics else [])
+    log = PartitionLog.open(
+        disk.file_system(Life()), PATH, THREE, clean=False, recovery_point=14, now_ms=NOW_MS
+    )
+    assert [(entry.last_sequence, entry.last_offset) for entry in log.producers.producers.values()] == [
+        (0, 13)
+    ]
