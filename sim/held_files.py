@@ -28,14 +28,15 @@ class HeldFiles:
         self._told: dict[tuple[str, int, str], None] = {}
 
     def look_at_rest(self, nodes: Iterable[Node]) -> None:
-        """Look at the brokers that have no job and wait for no deletion of a segment, which stays open until then."""
+        """Look at the brokers that have no job and wait for no deletion of a segment, which stays open until then.
+
+        One that has just started has not read yet which of its logs it is to have.
+        """
         for node in nodes:
             core = node.core
-            if (
-                not isinstance(core, Broker)
-                or not node.is_at_leisure
-                or DELETION_TIMER in node.pending_timers
-            ):
+            if not isinstance(core, Broker) or not core.lifecycle.is_unfenced or node.is_damaged:
+                continue
+            if not node.is_at_leisure or DELETION_TIMER in node.pending_timers:
                 continue
             directories = {replica.log.directory for replica in core.replicas().values()}
             for what in needless(node.file_system, directories):

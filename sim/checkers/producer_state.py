@@ -8,13 +8,15 @@ from typing import NamedTuple
 
 from storage.batch import RecordBatch
 from storage.batch.record import add_to_sequence
+from storage.codec.crc32c import crc32c
 
 NAME = "producer-state"
 # The batches of a producer that a broker remembers.
 _MOST_BATCHES = 5
 # Version, checksum and count of a snapshot; then by producer: id, epoch, last sequence, last offset, offset delta,
 # timestamp, coordinator epoch, first offset of a transaction.
-_HEADER_BYTES = 10
+_HEADER = struct.Struct(">hIi")
+_CRC_COVERS_FROM = 6
 _ENTRY = struct.Struct(">qhiqiqiq")
 # A start looks for them among the last batches of the log, of which there may be many: at least among so many.
 _LOOKED_BACK = 20
@@ -28,12 +30,15 @@ class LastBatch(NamedTuple):
     offset: int
 
 
-def entries_of(snapshot: bytes) -> dict[int, LastBatch]:
-    """Returns the last batch of each producer in the file of a snapshot, by its id (PS15); nothing of a torn one."""
-    if len(snapshot) < _HEADER_BYTES or (len(snapshot) - _HEADER_BYTES) % _ENTRY.size:
-        return {}
+def entries_of(snapshot: bytes) -> dict[int, LastBatch] | None:
+    """Returns the last batch of each producer in the file of a snapshot, by its id (PS15); None of a damaged one."""
+    if len(snapshot) < _HEADER.size:
+        return None
+    _, crc, count = _HEADER.unpack_from(snapshot)
+    if len(snapshot) != _HEADER.size + count * _ENTRY.size or crc32c(snapshot[_CRC_COVERS_FROM:]) != crc:
+        return None
     found: dict[int, LastBatch] = {}
-    for at in range(_HEADER_BYTES, len(snapshot), _ENTRY.size):
+    for at in range(_HEADER.size, len(snapshot), _ENTRY.size):
         producer, epoch, sequence, offset = _ENTRY.unpack_from(snapshot, at)[:4]
         if offset >= 0:
             found[producer] = LastBatch(epoch, sequence, offset)

@@ -40,7 +40,7 @@ class SimReadMap:
         self.number = node.number
         self.path = path
         self._view = self._cache.map_file(node)
-        owner.held[self] = None
+        owner.hold(self)
 
     @property
     def view(self) -> memoryview:
@@ -80,7 +80,7 @@ class SimFile:
         self.is_used = True
         # Whether bytes were written, or cut off, since the last sync.
         self.is_unsynced = False
-        owner.held[self] = None
+        owner.hold(self)
         if can_rest:
             owner.handles.add(self)
 
@@ -351,6 +351,11 @@ class SimFileSystem:
         if stop is not None:
             stop.end()
         yield
+
+    def hold(self, handle: SimFile | SimReadMap) -> None:
+        """Count what was opened or mapped until it is closed; nobody asks what an eye from outside holds."""
+        if not self._life.sees_through:
+            self.held[handle] = None
 
     def numbers(self) -> set[int]:
         """Returns the numbers of the files that have a name."""

@@ -75,15 +75,15 @@ class Entrance:
 class Served:
     """A stream that is served, with the frames that are not read yet, because there is no room."""
 
-    __slots__ = ("channel", "entrance", "has_all", "is_writing", "room", "stream", "unread")
+    __slots__ = ("channel", "entrance", "has_all", "room", "stream", "unread", "writing")
 
     def __init__(self, channel: Channel, entrance: Entrance, room: Room, stream: IncomingStream) -> None:
         self.channel, self.entrance, self.room, self.stream = channel, entrance, room, stream
         self.unread: deque[Packet] = deque()
         # Whether the client has said that no frame follows.
         self.has_all = False
-        # Whether a frame is being written.
-        self.is_writing = False
+        # The frame that is being written; None while none is.
+        self.writing: bytes | None = None
 
     @property
     def in_core(self) -> int:
@@ -93,7 +93,7 @@ class Served:
     @property
     def is_unwritten(self) -> bool:
         """Whether an answer is not written yet."""
-        return self.is_writing or self.stream.has_frame
+        return self.writing is not None or self.stream.has_frame
 
     @property
     def is_held_up(self) -> bool:
@@ -310,7 +310,7 @@ class Listener:
             return
         lane = channel.back
         is_datagram = self._network.transport is Transport.DATAGRAM
-        while stream.has_frame and not served.is_writing:
+        while stream.has_frame and served.writing is None:
             lane.is_blocked = lane.unread_bytes >= lane.window_bytes
             if lane.is_blocked:
                 return
@@ -320,8 +320,8 @@ class Listener:
                 self._refuse(served, refused, wait_us)
                 return
             if channel.write_us:
-                served.is_writing = True
-                self._host.write_later(wait_us + channel.write_us, partial(self._end_write, served, frame))
+                served.writing = frame
+                self._host.write_later(wait_us + channel.write_us, partial(self._end_write, served, 0))
             else:
                 self._send_on_stream(channel, frame, wait_us)
                 stream.on_written()
@@ -337,12 +337,19 @@ class Listener:
             channel.back.unread_bytes += len(frame)
         self._send(channel, frame, wait_us)
 
-    def _end_write(self, served: Served, frame: bytes) -> None:
+    def finish_writes(self, wait_us: int) -> None:
+        """Write in `wait_us` what is being written, and all behind it that clients have room for: the end is near."""
+        while writing := [each for each in self._streams.values() if each.writing is not None]:
+            for served in writing:
+                self._end_write(served, wait_us)
+            self.flush(wait_us)
+
+    def _end_write(self, served: Served, wait_us: int) -> None:
         """The frame leaves, unless the client has left meanwhile."""
-        if self._streams.get(served.channel.number) is not served:
+        frame, served.writing = served.writing, None
+        if self._streams.get(served.channel.number) is not served or frame is None:
             return
-        served.is_writing = False
-        self._send_on_stream(served.channel, frame, 0)
+        self._send_on_stream(served.channel, frame, wait_us)
         served.stream.on_written()
         # What waits behind it is read and written with the rest.
         self.dirty[served.channel.number] = served

@@ -195,10 +195,11 @@ class Node(Shell):
         self.life = Life(f"{self.name}#{self.starts}")
         self._began_us = self.world.now_us
         self.clock.begin_life()
+        # First: what an earlier life leaves is no work of the one that has died.
+        self.disk.begin_life()
         if self.points is not None:
             leave_over(self.disk, self.directories, self.points.compacted)
         self.disk.meter.take_us(self.world.now_us)
-        self.disk.begin_life()
         self.damage = ""
         self.trace.fields(self.world.now_us, self.name, "start", (("life", self.starts),))
         self._busy_until_us = self.world.now_us + START_US
@@ -403,6 +404,7 @@ class Node(Shell):
         assert not self.life.dead, (self.name, effect.reason)
         # A node leaves its server half a second for the answers of its last step.
         self._flush()
+        self._listener.finish_writes(self._wait_us)
         self._node_watcher.on_stop(self, effect.reason)
         self.life.kill()
         self.disk.crash_process()

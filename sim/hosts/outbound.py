@@ -103,6 +103,8 @@ class Dialer:
         # The peers to which something may have to be written, and the alarms that rang while the host was paused.
         self.dirty: dict[int, Peer] = {}
         self._late: list[str] = []
+        # The peers to which a connection was lost then, though unary calls wait, with the reason.
+        self._undialed: dict[int, str] = {}
         self._most_of_a_method = MOST_OF_A_METHOD
 
     def limit_calls(self, most_of_a_method: int) -> None:
@@ -387,12 +389,23 @@ class Dialer:
         peer.forget_connection()
         ended += [(call, self._failed(peer, call, reason)) for call in asked]
         if outgoing.unary.has_next:
-            if self._dial(peer, self._host.clock.now_ms()):
-                peer.waiting = waiting
-                self._write(peer, 0)
-            while peer.connection is None and (begun := outgoing.unary.next_call()) is not None:
-                ended.append((begun[0], self._failed(peer, begun[0], reason)))
+            peer.waiting = waiting
+            if self._host.paused:
+                # It learns of the loss when it goes on.
+                self._undialed[peer.target] = reason
+            else:
+                ended += self._begin_again(peer, reason)
         self._deliver(ended, peer.target, -1)
+
+    def _begin_again(self, peer: Peer, reason: str) -> Ended:
+        """Dials for the unary calls that have a place and no connection. Returns them, failed, if that is too early."""
+        if peer.connection is not None or self._dial(peer, self._host.clock.now_ms()):
+            self._write(peer, 0)
+            return []
+        ended: Ended = []
+        while (begun := peer.outgoing.unary.next_call()) is not None:
+            ended.append((begun[0], self._failed(peer, begun[0], reason)))
+        return ended
 
     def _failed(self, peer: Peer, call: int, reason: str) -> TransportError:
         """Returns the end of a unary call that has failed, alone."""
@@ -471,9 +484,14 @@ class Dialer:
         self._alarms.release(behind_us)
 
     def resume(self) -> None:
-        """Ring the alarms that were due during a pause."""
+        """Begin again where a connection was lost during a pause, and ring the alarms that were due in it."""
         late, self._late = self._late, []
+        undialed, self._undialed = self._undialed, {}
         life_number = self._host.life_number
+        for target, reason in undialed.items():
+            peer = self._peers.get(target)
+            if peer is not None and self._host.life_number == life_number:
+                self._deliver(self._begin_again(peer, reason), target, -1)
         for key in late:
             # What an alarm delivers may end the life, and its connections with it.
             if self._host.life_number == life_number:
@@ -486,6 +504,7 @@ class Dialer:
         self._peers.clear()
         self.dirty.clear()
         self._late.clear()
+        self._undialed.clear()
         return connections
 
 

@@ -160,7 +160,7 @@ class DiskLogs:
     def newest_snapshots(self, broker: int, directory: str, log_end: int) -> dict[int, bytes]:
         """Returns the newest snapshots of producers up to the end of a log, by offset, as a process reads them."""
         disk, file_system = self.disk(broker), self._eyes[broker].file_system
-        if disk.has_lost_writes:
+        if disk.has_deceived or disk.has_lost_writes:
             return {}
         names = [name for name in disk.names_in(directory) if name.endswith(SNAPSHOT_SUFFIX)]
         offsets = {int(name.partition(".")[0]): name for name in names}

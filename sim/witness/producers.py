@@ -138,6 +138,9 @@ class ProducerStates:
         for offset, content in snapshots.items():
             below = [batch for batch in batches if batch.last_offset < offset]
             saved, told = entries_of(content), last_batches(below, log.log_start_offset)
+            if saved is None:
+                # A start takes the newest one that loads, and leaves those before it.
+                continue
             for what in producer_state_findings(
                 saved, told, log.log_start_offset, may_expire=self._may_expire
             ):

@@ -16,6 +16,8 @@ from sim.checkers.swap_names import (
 )
 from sim.disk import SimDisk, SimFileSystem
 from sim.disk.life import Life
+from sim.run import run_scenario
+from sim.scenario.loading import scenario_of
 from sim.witness.swap_names import SwapNames
 from storage.config import LogConfig
 from storage.disk.filesystem import OpenMode
@@ -223,3 +225,24 @@ def test_a_replaced_file_has_its_name_durably_before_the_next_change(
     files.open("t-0/other", OpenMode.CREATE)
     is_wrong = forgets and not is_killed and not name.endswith(".snapshot")
     assert [each.checker for each in jury.violations] == ["replaced-names"] * is_wrong
+
+
+def test_what_an_earlier_life_has_left_is_no_change_of_the_one_that_has_died() -> None:
+    """Broker 2 dies within the rename of a checkpoint; before its next life begins, a file is left in its directory."""
+    scenario = scenario_of(
+        {
+            "scenario": "left",
+            "duration": "5s",
+            "topics": {"t": {"partitions": 2, "replicas": 3, "config": {"min.insync.replicas": 2}}},
+            "producers": [{"topic": "t", "rate": "25/s", "acks": "all"}],
+            "steps": [
+                {
+                    "at": "3s", "kill_inside": "broker 2", "change": 3, "renames": True, "suffix": ".tmp",
+                    "down": "500ms",
+                }
+            ],
+            "buggify": {"points": ["leftover-file", "snapshots-gone"], "chance": "100%"},
+        }
+    )  # fmt: skip
+    results = [run_scenario(scenario, seed) for seed in (2, 8)]
+    assert [result.violations for result in results] == [(), ()]

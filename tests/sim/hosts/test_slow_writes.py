@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from cluster.core.events import Request
+from cluster.core.effects import Stop
+from cluster.core.events import Event, Request
 from sim.world.network import Network
 from sim.world.packets import Channel, Connection
 from tests.sim.hosts.fake_cores import Echo, Silent, Site, ask, ask_alone
@@ -123,3 +126,33 @@ def test_where_nobody_can_be_reached_no_unary_call_waits_for_a_place() -> None:
     site.nodes[1].perform([ask_alone(2, call, call) for call in (1, 2, 3)])
     site.world.run_to(100_000)
     assert asker.answers() == [1, 2, 3] and asker.errors() == ["connection refused"] * 3
+
+
+def test_a_paused_process_dials_for_what_waits_when_it_goes_on() -> None:
+    asker, server = Echo(), Silent()
+    site = site_of(asker, server)
+    site.nodes[1]._dialer.limit_calls(1)
+    site.nodes[1].perform([ask_alone(2, call, call) for call in (1, 2)])
+    site.world.run_to(100_000)
+    site.nodes[1].pause()
+    connection = site.nodes[1]._dialer.connection_to(2)
+    assert connection is not None
+    site.nodes[1].on_broken(connection)
+    site.world.run_to(SECOND // 2)
+    assert server.asked() == [1] and asker.answers() == []
+    site.nodes[1].resume()
+    site.world.run_to(SECOND)
+    assert server.asked() == [1, 2] and asker.errors()[0] == "connection broken"
+
+
+def test_a_node_that_stops_in_order_writes_the_answers_of_its_last_step() -> None:
+    class Leaving(Echo):
+        """A core that stops with its first answer."""
+
+        def step(self, now_ms: int, event: Event) -> Sequence[object]:
+            return [*super().step(now_ms, event), Stop(reason="shutdown")]
+
+    asker = Echo([ask(2, 1, 1)])
+    site = site_of(asker, Leaving())
+    site.world.run_to(SECOND)
+    assert asker.answers() == [1] and asker.errors() == []
