@@ -114,6 +114,7 @@ class PartitionGhost:
     __slots__ = (
         "acked_end",
         "begun_epoch",
+        "damages",
         "elected",
         "elected_end",
         "epoch",
@@ -170,6 +171,8 @@ class PartitionGhost:
         self.acked_end = 0
         # Why the partition is judged no further; empty as long as it is.
         self.unjudged = ""
+        # What disks have done to its logs, also after that.
+        self.damages: dict[str, None] = {}
 
     def image(self, broker: int) -> Image:
         """Returns the log of a broker's replica, which is empty at first."""
@@ -308,12 +311,18 @@ class Ghost:
         """
         image = partition.image(broker)
         image.damage = image.cache_damage = damage
+        partition.damages[damage] = None
         self.stop_judging(partition, 0, f"broker {broker} {damage}")
 
     def was_given_up(self, name: str, damages: Sequence[str]) -> bool:
-        """Whether the partition, or that of an earlier topic of its name, is judged no further for such damage."""
+        """Whether the partition, or that of an earlier topic of its name, has such damage.
+
+        It need not be the first damage, for which the partition is judged no further.
+        """
         lives = [each for each in self.partitions.values() if each.name.partition("~")[0] == name]
-        return any(each.unjudged.endswith(damage) for each in lives for damage in damages)
+        return any(
+            damage in each.damages or each.unjudged.endswith(damage) for each in lives for damage in damages
+        )
 
     def stop_judging(self, partition: PartitionGhost, since: int, why: str) -> None:
         """Judge the partition no further, and excuse its records from `since` on; nothing happens the second time."""

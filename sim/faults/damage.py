@@ -160,5 +160,6 @@ class DamageFaults:
             partition = ghost.partition(name)
             # With a wrong recovery point a start may recover nothing, so rot does not take the place of that.
             before = partition.image(node.node_id).damage
+            partition.damages[damage] = None
             is_worse = before == ASTRAY or (damage == ROTTEN and before == WRONG_CHECKPOINT)
             ghost.give_up_at_once(partition, node.node_id, before if is_worse else damage)

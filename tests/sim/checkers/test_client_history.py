@@ -9,6 +9,7 @@ from sim.checkers.ghost import ASTRAY, Excuse, Ghost
 from sim.checkers.history import HistoryCheck
 from sim.checkers.producer_sequences import sequence_findings
 from sim.checkers.sightings import BecameFollower, BecameLeader, LogStarted
+from sim.faults.damage import WRONG_CHECKPOINT
 from sim.hosts.history import History, Outcome, ReadOperation, SendOperation, shown
 from storage.batch import RecordBatch, build_batch
 from storage.batch.record import Record
@@ -165,6 +166,14 @@ def test_an_offset_may_be_read_twice_where_a_write_landed_in_the_place_of_anothe
     other = Ghost()
     other.give_up_at_once(other.partition("t-1"), 2, ASTRAY)
     assert found(history, {0: "a"}, ghost=other) == ["nonmonotonic-poll: t-0: c read offset 0 after offset 0"]
+
+
+def test_a_write_that_landed_elsewhere_counts_also_after_another_damage() -> None:
+    ghost = Ghost()
+    ghost.give_up_at_once(ghost.partition(P), 2, WRONG_CHECKPOINT)
+    assert not ghost.was_given_up(P, (ASTRAY,))
+    ghost.give_up_at_once(ghost.partition(P), 2, ASTRAY)
+    assert ghost.was_given_up(P, (ASTRAY,)) and ghost.partition(P).unjudged.endswith(WRONG_CHECKPOINT)
 
 
 def test_each_send_has_its_outcome_in_time() -> None:
