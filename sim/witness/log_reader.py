@@ -228,8 +228,8 @@ class LogReader:
         is_after = bool(paths) and _base_of(paths[-1]) > end and (bool(self.places) or len(paths) > 1)
         return f"{paths[-1]} follows offset {end - 1}" if is_after else ""
 
-    def deleted_segments(self) -> tuple[tuple[int, int, int], ...]:
-        """Returns each deleted segment's end (exclusive) and newest timestamp, and the size of the log after it.
+    def deleted_segments(self) -> tuple[tuple[str, int, int, int], ...]:
+        """Returns each deleted segment's path, end (exclusive) and newest timestamp, and the size of the log after it.
 
         A deleted segment's places stay until `refresh`.
         """
@@ -243,9 +243,9 @@ class LogReader:
         base_offset = self.base_offset()
         gone = [path for path in newest if _base_of(path) < base_offset]
         left_bytes = sum(self._size_of(path) for path in self._paths())
-        found: list[tuple[int, int, int]] = []
+        found: list[tuple[str, int, int, int]] = []
         for path in reversed(gone):
-            found.append((ends[path], newest[path], left_bytes))
+            found.append((path, ends[path], newest[path], left_bytes))
             left_bytes += sizes[path]
         return tuple(reversed(found))
 

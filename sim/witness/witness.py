@@ -406,7 +406,9 @@ class Witness:
         reader, now_ms = self._logs.reader(node.node_id, partition), node.clock.now_ms()
         deleted = [
             DeletedSegment(end, now_ms - newest_ms, left)
-            for end, newest_ms, left in reader.deleted_segments()
+            for path, end, newest_ms, left in reader.deleted_segments()
+            # A cut may have made it forget its latest time: then its age is that of later appends, as in Kafka.
+            if self._logs.knows_times(node.node_id, path)
         ]
         # A disk that has lied may have lost the time index of a segment, by which retention takes its age.
         if self._logs.disk(node.node_id).has_deceived:

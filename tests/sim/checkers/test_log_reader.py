@@ -212,4 +212,5 @@ def test_the_room_of_a_deleted_segment_s_successor_is_no_part_of_the_log_s_size(
     log.lengthen(2, 4096)
     log.reader.read_on()
     log.file_system.unlink(f"data/t-0/{0:020d}.log")
-    assert log.reader.deleted_segments() == ((2, 5, len(batch(2))),)
+    path = log.reader.places[0].path
+    assert log.reader.deleted_segments() == ((path, 2, 5, len(batch(2))),)
