@@ -292,8 +292,7 @@ class Run:
         self.cluster = Cluster(scenario, self.world, self.trace, self.history, watcher, machines)
         self._watch_network()
         self.standing, self.waits = judges.standing, LastingWaits(self.jury)
-        self.twins = TwinLogs(self.jury)
-        self.held = HeldFiles(self.jury)
+        self.twins, self.held = TwinLogs(self.jury), HeldFiles(self.jury)
         self._looked_us = 0
         self.outages = Outages(self.cluster, self.ghost, self.witness.lives)
         self.misses = Misses()
