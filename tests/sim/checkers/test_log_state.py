@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -27,6 +28,7 @@ from sim.checkers.log_state import (
 )
 from sim.run import Run, run_scenario
 from sim.scenario.loading import parse_scenario
+from sim.witness.log_reader import LogReader
 from sim.witness.open_logs import SegmentAges
 from sim.witness.places import Place
 from storage.config import LogConfig
@@ -281,3 +283,20 @@ def test_a_look_at_a_log_shows_that_it_does_not_know_its_size_or_its_topic(
         monkeypatch.setattr(run.logs, "written_topic_ids", lambda broker, partition: [None])
     run.witness._open_logs.look(core, "t-0", replica)
     assert [each.checker for each in run.jury.violations] == ["log-state"]
+
+
+@pytest.mark.parametrize("knows_times", [True, False])
+def test_rt5_the_age_of_a_deleted_segment_counts_only_where_no_cut_made_it_forget_its_times(
+    knows_times: bool,
+) -> None:
+    run, replica = batched()
+    active, reader = replica.log.local.segments.active, run.logs.reader(1, "t-0")
+    partition = run.ghost.partition("t-0")
+    partition.retention_ms, partition.retention_bytes = 1_000, 1 << 30
+    if not knows_times:
+        run.logs.forget_times(1, active.path)
+    deleted = ((active.path, 5, 1 << 62, 0),)
+    with patch.object(LogReader, "deleted_segments", lambda reader: deleted):
+        run.witness._on_segments_deleted(run.cluster.brokers[1], "t-0", {})
+    assert reader.places
+    assert [each.checker for each in run.jury.violations] == ["retention"] * knows_times
