@@ -110,6 +110,12 @@ def total_findings(held_bytes: int, file_bytes: int) -> Iterator[str]:
         yield f"counts {held_bytes} bytes in its segments; their files have {file_bytes}"
 
 
+def index_findings(kind: str, last_offset: int, log_end: int) -> Iterator[str]:
+    """Yields that the last entry of an index, of this kind, is of a record that its log does not have (IX16, IX23)."""
+    if last_offset >= log_end:
+        yield f"ends at {log_end}; its {kind} index has an entry for offset {last_offset}"
+
+
 def topic_id_findings(held: str, written: Sequence[str | None]) -> Iterator[str]:
     """Yields that no directory of a log's name names its topic (KIP-516); `written` are the ids in all of them.
 

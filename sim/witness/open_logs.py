@@ -18,6 +18,7 @@ from sim.checkers.log_state import (
     epoch_findings,
     greatest_findings,
     greatest_of,
+    index_findings,
     snapshot_findings,
     start_findings,
     topic_id_findings,
@@ -139,6 +140,7 @@ class OpenLogs:
             findings += self._written_epochs(broker, replica, reader.directory)
             file_bytes = sum([each.size_bytes for each in reader.places])
             findings += total_findings(replica.log.local.segments.size_bytes, file_bytes)
+            findings += _indexed(replica)
             if checkpoint is not None:
                 findings += _started(replica, checkpoint, reader.base_offset())
         elif reader is None:
@@ -192,6 +194,16 @@ def _cleaned(core: Broker, replica: Replica) -> Iterator[str]:
     log = replica.log
     checkpoints = core.maintenance.cleaner_of(log).checkpoints
     yield from cleaned_findings(checkpoints.get((log.topic, log.partition), 0), log.log_end_offset)
+
+
+def _indexed(replica: Replica) -> Iterator[str]:
+    """Yields an entry for what the log does not have, in an index of the active segment that has been opened."""
+    log_end, indexes = replica.log.log_end_offset, replica.log.local.segments.active.indexes
+    offsets, times = indexes.lazy_offset.index, indexes.lazy_time.index
+    if offsets is not None and offsets.entries:
+        yield from index_findings("offset", offsets.last_offset, log_end)
+    if times is not None and times.entries:
+        yield from index_findings("time", times.last_entry.offset, log_end)
 
 
 def _started(replica: Replica, checkpoint: int, first_base: int) -> Iterator[str]:

@@ -19,6 +19,7 @@ from sim.checkers.log_state import (
     epoch_findings,
     greatest_findings,
     greatest_of,
+    index_findings,
     size_findings,
     snapshot_findings,
     start_findings,
@@ -145,6 +146,11 @@ def test_ps16_no_snapshot_of_producers_is_beyond_the_end_of_its_log() -> None:
     assert list(snapshot_findings(names, 8)) == [
         f"ends at 8; it has a snapshot of its producers {9:020d}.snapshot"
     ]
+
+
+def test_ix16_no_index_has_an_entry_for_a_record_that_was_cut() -> None:
+    assert not list(index_findings("offset", 8, 9))
+    assert list(index_findings("time", 9, 9)) == ["ends at 9; its time index has an entry for offset 9"]
 
 
 def test_kip516_the_directory_of_a_log_names_its_topic() -> None:
@@ -283,6 +289,21 @@ def test_a_look_at_a_log_shows_that_it_does_not_know_its_size_or_its_topic(
         monkeypatch.setattr(run.logs, "written_topic_ids", lambda broker, partition: [None])
     run.witness._open_logs.look(core, "t-0", replica)
     assert [each.checker for each in run.jury.violations] == ["log-state"]
+
+
+@pytest.mark.parametrize("kind", ["offset", "time"])
+def test_ix23_a_run_shows_a_cut_that_leaves_an_entry_in_an_index(kind: str) -> None:
+    run, replica = batched()
+    core = run.cluster.brokers[1].core
+    assert isinstance(core, Broker)
+    indexes, end = replica.log.local.segments.active.indexes, replica.log.log_end_offset
+    if kind == "offset":
+        indexes.offset.append(end, 0)
+    else:
+        indexes.time.maybe_append(indexes.time.last_entry.timestamp + 1, end)
+    run.witness._open_logs.look(core, "t-0", replica)
+    assert [each.checker for each in run.jury.violations] == ["log-state"]
+    assert f"its {kind} index has an entry for offset {end}" in run.jury.violations[0].what
 
 
 @pytest.mark.parametrize("knows_times", [True, False])
