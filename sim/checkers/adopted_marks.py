@@ -42,9 +42,10 @@ class AdoptedMarks:
 
     It adopts the leader's high watermark, limited to its own log, and then a log start above its own, limited to that
     high watermark (FET-5, FET-13). Who does so with records only serves old records, and keeps them, for as long as
-    nobody writes. It drops an epoch without records that its leader does not have. After a refusal it waits for
-    `replica.fetch.backoff.ms` before it asks for the partition again, as after records that were damaged on the way:
-    else it would ask without rest. Where its leader epoch is over it asks no more in that one (FET-10).
+    nobody writes. It cuts its log, or drops an epoch without records, where its leader does not have that. After a
+    refusal it waits for `replica.fetch.backoff.ms` before it asks for the partition again, as after records that were
+    damaged on the way: else it would ask without rest. Where its leader epoch is over it asks no more in that one
+    (FET-10).
     """
 
     name = "adopted-marks"
@@ -103,6 +104,8 @@ class AdoptedMarks:
                 elif log.log_end_offset == about.partition.fetch_offset:
                     starts = [(each[0], each[1]) for each in log.epochs.entries]
                     self._judge_epochs(life[0], answer, starts, log.log_end_offset)
+                    if not log.truncation.is_preparing and starts and log.local.segments.active.size_bytes:
+                        self._judge_cut(life[0], about.partition, answer.topic_partition, starts[-1][0])
 
     def _judge(self, broker: int, answer: FetchPartitionResponse, marks: Marks) -> None:
         for what in findings(answer.high_watermark, answer.log_start_offset, marks):
@@ -115,6 +118,18 @@ class AdoptedMarks:
         told = (answer.diverging.epoch, answer.diverging.end_offset)
         if what := kept_epoch(told, starts, log_end):
             self._jury.report(self.name, f"{answer.topic_partition}: follower {broker} {what}")
+
+    def _judge_cut(
+        self, broker: int, asked: FetchPartition, topic_partition: TopicPartition, epoch: int
+    ) -> None:
+        """Report a follower whose log is as it was, although it has parted from its leader's (EPC-2).
+
+        A cut that deletes many segments is done in parts, of which one with empty segments changes no end; one that has
+        much to read first changes nothing until then.
+        """
+        if epoch == asked.last_fetched_epoch:
+            what = f"cuts nothing off its log, which has parted from its leader's: it ends at {asked.fetch_offset}"
+            self._jury.report(self.name, f"{topic_partition}: follower {broker} {what}, in epoch {epoch}")
 
     def on_end(self, node: int) -> None:
         """Forget the fetches of the node's lives that have ended."""

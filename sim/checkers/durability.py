@@ -119,9 +119,9 @@ class CheckpointsAreOfTheLog(Checker):
         if is_sound or image.damage or image.cache_damage:
             return None
         return (
-            f"{partition.name}: a cut has lowered the marks of broker {sighting.broker}, and its log goes on; its "
-            f"checkpoints have {sighting.high_watermark} and {sighting.log_start}, and may have up to {most} and "
-            f"{sighting.most_log_start}"
+            f"{partition.name}: a cut or a start has lowered the marks of broker {sighting.broker}, and its log goes "
+            f"on; its checkpoints have {sighting.high_watermark} and {sighting.log_start}, and may have up to {most} "
+            f"and {sighting.most_log_start}"
         )
 
     def _judge(self, partition: PartitionGhost, broker: int, checkpointed: int, left_end: int) -> str | None:

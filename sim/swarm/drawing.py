@@ -16,7 +16,7 @@ from sim.swarm.choices import Choices, Part
 from sim.swarm.plans.ground import Ground, has_unclean
 from sim.swarm.plans.isr_chains import may_be_unclean
 from sim.swarm.plans.plan import Strike, draw_plan, steps_of
-from sim.swarm.plans.shapes import APART, AT_WORK, draw_shape
+from sim.swarm.plans.shapes import AIMED, APART, AT_WORK, draw_shape
 from sim.swarm.profiles import Profile, draw_profile, over_budget
 from sim.swarm.topology import draw_cluster, draw_network, very_slow
 from sim.swarm.workload import WIDE, draw_workload
@@ -31,7 +31,7 @@ _FAULTS_MS = (4_000, 7_000, 7_000, 10_000, 10_000, 18_000)
 _CONVERGE = "60s"
 # Chains of faults are what finds most of the rare mistakes. In so many of a hundred seeds they strike alone, in a
 # cluster with followers to aim at, and in less time: such a seed costs less.
-_AIMED_PERCENT = 40
+_AIMED_PERCENT = 50
 _AIMED_FAULTS_MS = (5_000, 7_000, 9_000)
 _AIMED_REPLICAS = 3
 # In so many of a hundred of the other seeds a topic may be deleted, and created again.
@@ -82,6 +82,8 @@ _BUSY: Mapping[str, Part] = {
 _UNGUARDED: Part = {
     "idempotent": False, "acks": 1, "clients": 1, "rate": "40/s", "size": "40 B", "batch": "400 B", "linger": "2ms",
 }  # fmt: skip
+# So many of a hundred seeds of nothing but chains have such producers.
+_UNGUARDED_PERCENT = 40
 # A worker that flushes each append and makes its checks too may be slower than such clients wait: nothing would come of
 # any send, however long the cluster is healed.
 _TOO_SLOW_WITH = {"little-work": ("flushes-each", "job-slow", "short-patience")}
@@ -137,6 +139,9 @@ def draw(
         ground = _ground(choices, quiet, chosen, is_aimed=is_aimed)
     if shape is AT_WORK:
         quiet = _at_work(choices.within("at work"), quiet)
+        ground = _ground(choices, quiet, chosen, is_aimed=is_aimed)
+    if shape is AIMED and choices.chance(_UNGUARDED_PERCENT, "unguarded"):
+        quiet = _led_by_anyone(choices.within("unguarded"), quiet)
         ground = _ground(choices, quiet, chosen, is_aimed=is_aimed)
     plan = draw_plan(ground, shape, choices.within("plan"), end_ms, only)
     points = _buggify(choices.within("buggify"), buggify)
@@ -211,6 +216,27 @@ def _at_work(choices: Choices, quiet: Part) -> Part:
         "topics": topics,
         "producers": [
             _working(choices.within(f"producer {number}"), producer, kind)
+            for number, producer in enumerate(producers)
+        ],
+    }
+
+
+def _led_by_anyone(choices: Choices, quiet: Part) -> Part:
+    """Returns the parts of a scenario in which whoever leads appends what it gets: for a moment, or without followers.
+
+    Records of short epochs are what chains of leaders are about.
+    """
+    topics, producers = quiet["topics"], quiet["producers"]
+    assert isinstance(topics, dict) and isinstance(producers, list), quiet
+    return quiet | {
+        "topics": {
+            name: topic | {"config": topic.get("config", {}) | {"min.insync.replicas": 1}}
+            for name, topic in topics.items()
+        },
+        "producers": [
+            producer | {"idempotent": False, "acks": 1}
+            if choices.chance(_PRODUCTIVE_PERCENT, f"producer {number}")
+            else producer
             for number, producer in enumerate(producers)
         ],
     }

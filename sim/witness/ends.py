@@ -12,6 +12,7 @@ from sim.checkers.ghost import ROTTEN
 from sim.checkers.sightings import Died, Loaded, StoppedCleanly
 from sim.checkers.told_marks import LoadedMarks
 from sim.witness.disk_logs import DiskLogs
+from sim.witness.flushes import FlushWitness
 from sim.witness.log_reader import DAMAGE, WRONG_CHECKSUM, LogReader
 from sim.witness.open_logs import OpenLogs
 
@@ -26,9 +27,11 @@ class EndWitness:
     """Reads the partitions that the scenario creates from the disks of brokers that end and that start."""
 
     def __init__(
-        self, jury: Jury, logs: DiskLogs, open_logs: OpenLogs, names: Mapping[str, TopicPartition]
-    ) -> None:
+        self, jury: Jury, logs: DiskLogs, open_logs: OpenLogs, flushes: FlushWitness,
+        names: Mapping[str, TopicPartition],
+    ) -> None:  # fmt: skip
         self._jury, self._logs, self._open_logs, self._names = jury, logs, open_logs, names
+        self._flushes = flushes
         self._lives = logs.lives
         self.loaded_marks = LoadedMarks(jury)
         # The partitions that a broker led when it died, until its next start.
@@ -135,6 +138,8 @@ class EndWitness:
             if not has_damage:
                 committed = self._logs.high_watermark(broker, self._names[partition])
                 self.loaded_marks.on_loaded(broker, partition, committed)
+                end = max(marks[-1].next_offset if marks else start, removed_end)
+                self._flushes.on_loaded(broker, partition, end, committed)
             self._jury.see(Loaded(broker, partition, marks, unsound, start, removed_end))
             self._logs.judge_compaction(broker, partition)
             if (broker, partition) in self._led_last:

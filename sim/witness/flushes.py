@@ -26,6 +26,8 @@ class FlushWitness:
         self._cuts: dict[tuple[int, str], int] = {}
         # By broker and partition: the last cut of its log, if that has lowered its high watermark or log start.
         self._lowered: dict[tuple[int, str], int] = {}
+        # By broker and partition: the end of a log that a start has opened, if its checkpoint had a higher mark then.
+        self._started: dict[tuple[int, str], int] = {}
         # By broker: the version of its disk's names when the checkpoints were looked at last.
         self._versions: dict[int, int] = {}
 
@@ -38,8 +40,14 @@ class FlushWitness:
             self._lowered[broker, partition] = to_offset
         self._cuts[broker, partition] = min(to_offset, self._cuts.get((broker, partition), to_offset))
 
+    def on_loaded(self, broker: int, partition: str, log_end: int, committed: int) -> None:
+        """Note a log that a start has opened with this end; its checkpoint has `committed` since, or -1 for nothing."""
+        if committed > log_end:
+            self._started[broker, partition] = log_end
+
     def on_appended(self, broker: int, core: object, partition: str) -> None:
-        """Show the checkpoint that the log has at its first append after cuts."""
+        """Show the checkpoint that the log has at its first append after cuts, or after a start that lost records."""
+        self._look_after_start(broker, core, partition)
         cut = self._cuts.pop((broker, partition), None)
         if cut is None or not isinstance(core, Broker) or self._logs.disk(broker).deceives:
             return
@@ -52,6 +60,16 @@ class FlushWitness:
             self._jury.see(AppendedAfterCut(broker, partition, cut, point, flushed, may_regrow))
             if (broker, partition) in self._lowered:
                 self._look_at_marks(broker, replica, partition, replica.log.high_watermark)
+
+    def _look_after_start(self, broker: int, core: object, partition: str) -> None:
+        log_end = self._started.pop((broker, partition), None)
+        if log_end is None or not isinstance(core, Broker) or self._logs.disk(broker).deceives:
+            return
+        replica = core.replicas().get(self._names[partition])
+        if replica is not None and self._logs.lives.is_present(broker, partition):
+            high_watermark = self._logs.high_watermark(broker, self._names[partition])
+            most, start = max(log_end, replica.log.high_watermark), replica.log.log_start_offset
+            self._jury.see(MarksKept(broker, partition, high_watermark, start, most, start))
 
     def on_job_done(self, shell: Shell, core: Broker) -> None:
         """Show what a flush has ended with, and what a job may have written of the logs that were cut.
@@ -87,7 +105,7 @@ class FlushWitness:
 
     def on_died(self, broker: int) -> None:
         """Forget the cuts of the broker's logs: a start looks at the checkpoint before it appends."""
-        for cuts in (self._cuts, self._lowered):
+        for cuts in (self._cuts, self._lowered, self._started):
             for key in [each for each in cuts if each[0] == broker]:
                 del cuts[key]
 

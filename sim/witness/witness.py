@@ -98,7 +98,7 @@ class Witness:
             jury, controller_disk, directory, self._names, self._on_topic, fail_over
         )
         self._answers = AnswerWitness(jury, logs, self._names, self._leaders)
-        self._ends = EndWitness(jury, logs, self._open_logs, self._names)
+        self._ends = EndWitness(jury, logs, self._open_logs, self.flushes, self._names)
         self._handlers: dict[str, Callable[[Member, str, Values], None]] = {
             "replica.appended": self._on_appended,
             "replica.high_watermark": self._on_high_watermark,

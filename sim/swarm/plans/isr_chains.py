@@ -73,22 +73,26 @@ def _unequal_leaders(ground: Ground, choices: Choices) -> list[Part]:
     """
     partition = ground.partition(choices, lasting=True)
     # Who misses more than the lag time allows is not in sync, and is not elected.
-    missed_ms = min(2_000, setting(ground, _LAG) * choices.pick((25, 40, 60), "missed") // 100)
+    lag_ms = setting(ground, _LAG)
+    missed_ms = min(2_000, lag_ms * choices.pick((25, 40, 60), "missed") // 100)
+    # Clients need a while to find a new leader, and who fetches nothing from it is not in sync for long.
+    leads_ms = min(lag_ms * 9 // 10, choices.pick((900, 1_500, 2_500), "leads for"))
     end: Part = {"kill": "N", "down": choices.ms((300, 1_000, 3_000), "down again")}
     unheard: list[Part] = []
-    if choices.chance(60, "unheard"):
+    if choices.chance(40, "unheard"):
         unheard = [{"cut": "clients <-> A", "for": "7s"}]
         end = {"cut": "N <-> controller", "for": f"{setting(ground, SESSION) + 900}ms"}
+        leads_ms = choices.pick((300, 500, 900), "leads unheard for")
     return [
         {"pick": f"leader({partition})", "as": "L"},
         {"pick": f"follower({partition}, 1)", "as": "A"},
         {"pick": f"follower({partition}, 2)", "as": "B"},
         *unheard,
         {"cut": "A <-> L", "for": "4s"},
-        {"cut": "A <-> B", "for": choices.ms((5_000, 7_000), "apart for")},
+        {"cut": "A <-> B", "for": choices.ms((5_000, 8_000), "apart for")},
         {"at": f"+{missed_ms}ms", "kill": "L", "down": choices.ms((2_500, 8_000), "down")},
         {"when": f"elected({partition})", "within": "5s", "pick": "A", "as": "N"},
-        {"at": f"+{choices.pick((300, 500, 900), 'leads for')}ms"} | end,
+        {"at": f"+{leads_ms}ms"} | end,
     ]
 
 
@@ -258,14 +262,47 @@ def _both_join(ground: Ground, choices: Choices) -> list[Part]:
 
 
 def _held_stop(ground: Ground, choices: Choices) -> list[Part]:
-    """Returns a broker that stops in order while another one reads no metadata, and must wait for it."""
+    """Returns a broker that stops in order while another one reads no metadata, and must wait for it.
+
+    In some seeds the controller is another process before it may end.
+    """
     partition = ground.partition(choices, lasting=True)
     lasting = choices.ms((1_500, 3_000, 5_000), "for")
     who = choices.pick(("leader", "follower"), "who")
-    return [
+    steps: list[Part] = [
         {"pick": f"{who}({partition})", "as": "S"},
         {"lag_metadata": f"{'follower' if who == 'leader' else 'leader'}({partition})", "for": lasting},
         {"at": f"+{choices.pick((1, 300), 'gap')}ms", "stop": "S", "down": choices.ms(DOWN_MS, "down")},
+    ]
+    if choices.chance(40, "next controller"):
+        soon: Part = {"at": f"+{choices.pick((100, 400, 900), 'soon')}ms"}
+        steps.append(soon | {"kill": "controller", "down": choices.ms((1, 50), "controller down")})
+    return steps
+
+
+def _busy_controller_stops(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a controller that stops in order while its disk is at work, so that it refuses what still reaches it.
+
+    A change of a topic is on its way to the disk, and the proposal of a leader, whose link is slow, on its way to the
+    controller.
+    """
+    partition = ground.partition(choices, lasting=True)
+    replicas, session_ms = ground.replicas(partition), setting(ground, SESSION)
+    slow_ms = choices.pick((20, 60, 150), "slow")
+    shorter = {"segment.bytes": choices.between(10_000, 60_000, "segment")}
+    altered: Part = {"alter_topic": partition.rpartition("/")[0], "config": shorter}
+    fenced: Part = {"when": f"isr({partition}) < {replicas}", "within": f"{session_ms + 2_000}ms"}
+    return [
+        {"pick": f"leader({partition})", "as": "L"},
+        {"kill": f"follower({partition})", "down": f"{session_ms + 1_000}ms"},
+        fenced | {"slow_disk": "controller", "by": f"{slow_ms}ms", "for": "4s"},
+        {"slow": "L -> controller", "by": f"{slow_ms}ms", "for": "4s"},
+        {"when": f"joining({partition}) >= 1", "within": "4s"} | altered,
+        {
+            "at": f"+{choices.pick((1, 5, 20), 'gap')}ms",
+            "stop": "controller",
+            "down": choices.ms((1, 300), "down"),
+        },
     ]
 
 
@@ -344,14 +381,15 @@ def _has_directories(ground: Ground) -> bool:
 ISR_CHAINS: tuple[Fault, ...] = (
     chain("slow-copier", _slow_copier, possible=has_followers, lasts_ms=5_000),
     chain("unheard-leader", _unheard_leader, possible=has_followers, most=1, lasts_ms=5_000),
-    chain("unequal-leaders", _unequal_leaders, possible=has_followers, most=4, lasts_ms=4_500),
+    chain("unequal-leaders", _unequal_leaders, possible=has_followers, most=4, lasts_ms=6_000),
     chain("alone-again", _alone_again, possible=has_followers, lasts_ms=5_500),
     chain("held-proposal", _held_proposal, possible=has_followers, percent=100, most=4, lasts_ms=4_500),
     chain("last-log-fails", _last_log_fails, possible=_has_directories, percent=60, most=4, lasts_ms=4_000),
     chain("log-fails", _log_fails, possible=_has_directories, percent=60, most=4),
-    chain("promised-late", _promised_late, possible=_may_promise),
+    chain("promised-late", _promised_late, possible=_may_promise, percent=80),
     chain("eased", _eased, possible=has_followers, most=1, lasts_ms=4_500),
     chain("held-stop", _held_stop, possible=has_followers, lasts_ms=3_500),
+    chain("busy-controller-stops", _busy_controller_stops, possible=has_followers, most=1, lasts_ms=5_500),
     chain("altered-leaderless", _altered_leaderless, possible=has_followers, most=1, lasts_ms=5_500),
     chain("both-join", _both_join, possible=has_followers, most=1, lasts_ms=6_000),
     chain("left-in-doubt", _left_in_doubt, possible=has_followers, most=1, lasts_ms=4_500),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
@@ -21,7 +22,11 @@ _LAST_MS = 300
 _WITHIN = "1s"
 # In so many of a hundred plans of nothing but chains each chain comes to its end before the next one begins. Leaders
 # that follow each other uncleanly always do: they take a topic's leader and its properties from all other faults.
-_IN_TURN_PERCENT = 60
+_IN_TURN_PERCENT = 80
+# The partition that a step of a chain aims at.
+_AIMED_AT = re.compile(r"\(([\w.-]+/\d+)\b")
+# How long the next chain waits until all replicas of its partition are in sync.
+_WHOLE_WITHIN = "3s"
 
 
 class Strike(NamedTuple):
@@ -41,8 +46,11 @@ def draw_plan(
     assert first_step_ms(ground) + _LAST_MS < end_ms, end_ms
     drawn = sorted(_all(ground, shape, choices, end_ms))
     kept = _spread(drawn, shape.most)
-    if shape in (APART, ALLOWED, AT_WORK) or (shape is AIMED and choices.chance(_IN_TURN_PERCENT, "in turn")):
+    is_aimed = shape is AIMED and choices.chance(_IN_TURN_PERCENT, "in turn")
+    if is_aimed or shape in (APART, ALLOWED, AT_WORK):
         kept = _in_turn(kept, first_step_ms(ground), end_ms)
+    if is_aimed:
+        kept = [_from_whole(ground, strike, is_first=number == 0) for number, strike in enumerate(kept)]
     return [strike for strike in kept if not only or strike.kind in only]
 
 
@@ -100,6 +108,17 @@ def _count(fault: Fault, shape: Shape, choices: Choices, profile: Profile) -> in
     if not choices.chance(percent, "on"):
         return 0
     return choices.between(1, fault.most, "count")
+
+
+def _from_whole(ground: Ground, strike: Strike, *, is_first: bool) -> Strike:
+    """Returns the chain with steps before it that end what the one before has left: it finds all replicas in sync."""
+    aims = _AIMED_AT.findall(" ".join([str(value) for step in strike.steps for value in step.values()]))
+    if FAULTS[strike.kind].family != "chain" or not aims:
+        return strike
+    leader: Part = {"pick": f"leader({aims[0]})"}
+    before: list[Part] = [leader] if is_first else [{"heal": "all"}, {"restart": "all"}]
+    whole: Part = {"when": f"isr({aims[0]}) >= {ground.replicas(aims[0])}", "within": _WHOLE_WITHIN}
+    return strike._replace(steps=[*before, whole | leader, *strike.steps])
 
 
 def _spread(drawn: list[Strike], most: int) -> list[Strike]:

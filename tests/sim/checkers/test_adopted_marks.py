@@ -12,6 +12,7 @@ from cluster.core.effects import Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Response
 from cluster.core.messages import (
+    EpochEnd,
     FetchPartition,
     FetchPartitionResponse,
     FetchResponse,
@@ -71,6 +72,45 @@ def test_ep8_a_follower_gives_up_an_epoch_without_records(
     told: tuple[int, int], starts: list[tuple[int, int]], is_wrong: bool
 ) -> None:
     assert bool(kept_epoch(told, starts, 9)) is is_wrong
+
+
+def told_to_cut(
+    *, epoch: int, log_end: int = 9, is_preparing: bool = False, size_bytes: int = 70
+) -> list[str]:
+    """Returns what is found where a follower asked from 9 on after epoch 5, and is told that its leader's epoch 4 ends
+    at 12; `epoch` and `log_end` are those that the step has left.
+    """
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    adopted, partition = AdoptedMarks(jury), TopicPartition("t", 0)
+    asked = FetchPartition(
+        topic_partition=partition, topic_id="0a", fetch_offset=9, current_leader_epoch=6, max_bytes=1,
+        last_fetched_epoch=5,
+    )  # fmt: skip
+    log = SimpleNamespace(
+        log_start_offset=0, high_watermark=4, log_end_offset=log_end,
+        epochs=SimpleNamespace(entries=[(4, 0), (5, 6)] if epoch == 5 else [(4, 0)]),
+        truncation=SimpleNamespace(is_preparing=is_preparing),
+        local=SimpleNamespace(segments=SimpleNamespace(active=SimpleNamespace(size_bytes=size_bytes))),
+    )  # fmt: skip
+    replica: Any = SimpleNamespace(follower=Follower(leader_id=1, leader_epoch=6), view=("0a", 6), log=log)
+    adopted.on_sent((2, 1), 7, [asked], {partition: replica})
+    answer = FetchPartitionResponse(
+        topic_partition=partition,
+        high_watermark=9,
+        log_start_offset=0,
+        diverging=EpochEnd(epoch=4, end_offset=12),
+    )
+    response = Response(call=7, body=FetchResponse(partitions=(answer,)))
+    adopted.on_step((2, 1), [response], [], {partition: replica}, 0)
+    return [each.what for each in jury.violations]
+
+
+def test_epc_2_a_follower_whose_log_has_parted_from_its_leaders_cuts_it() -> None:
+    kept = "t-0: follower 2 cuts nothing off its log, which has parted from its leader's: it ends at 9, in epoch 5"
+    assert told_to_cut(epoch=5) == [kept]
+    assert not told_to_cut(epoch=5, log_end=6) and not told_to_cut(epoch=4)
+    # It reads what is to stay first, or has deleted some of many segments, of which the last ones were empty.
+    assert not told_to_cut(epoch=5, is_preparing=True) and not told_to_cut(epoch=5, size_bytes=0)
 
 
 def judged(

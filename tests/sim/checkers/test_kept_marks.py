@@ -84,3 +84,20 @@ def test_rt16_the_first_append_after_a_cut_writes_the_lowered_marks(
     monkeypatch.setattr(LogManager, "_write_lowered_marks", lambda self: None)
     cut_and_go_on(run)
     assert "checkpoint-offsets" in [each.checker for each in run.jury.violations]
+
+
+@pytest.mark.parametrize("is_lowered", [True, False])
+def test_rt16_a_start_that_has_lost_records_lowers_the_checkpoint_before_it_appends(
+    run: Run, *, is_lowered: bool
+) -> None:
+    """Else what is appended in their place would count as committed at the next start."""
+    node, replica, manager = parts_of(run)
+    end = replica.log.log_end_offset
+    run.witness.flushes.on_loaded(1, "t-0", end, end + 9)
+    assert manager._high_watermarks is not None
+    manager._high_watermarks.write({("t", 0): replica.log.high_watermark if is_lowered else end + 9})
+    before = len(run.jury.violations)
+    run.witness.flushes.on_appended(1, node.core, "t-0")
+    run.witness.flushes.on_appended(1, node.core, "t-0")
+    found = [each.checker for each in run.jury.violations[before:]]
+    assert found == ["checkpoint-offsets"] * (not is_lowered)

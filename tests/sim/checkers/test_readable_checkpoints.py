@@ -11,6 +11,7 @@ from sim.disk import SimDisk
 from sim.disk.life import Life
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.ends import READABLE, EndWitness
+from sim.witness.flushes import FlushWitness
 from sim.witness.open_logs import OpenLogs
 from storage.disk.checkpoints import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from storage.disk.filesystem import write_synced
@@ -31,7 +32,9 @@ class Story:
         self.jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
         logs = DiskLogs(self.jury, {1: disk}, ("data",))
         names = {"t-0": TopicPartition("t", 0)}
-        self.ends = EndWitness(self.jury, logs, OpenLogs(self.jury, logs, may_expire=False), names)
+        flushes = FlushWitness(self.jury, logs, names)
+        open_logs = OpenLogs(self.jury, logs, may_expire=False)
+        self.ends = EndWitness(self.jury, logs, open_logs, flushes, names)
 
     def found(self, *, is_stop: bool = False, damage: str = "") -> list[str]:
         if is_stop:

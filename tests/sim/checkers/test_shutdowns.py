@@ -7,7 +7,7 @@ import pytest
 from cluster.core.broker.lifecycle import SHUTDOWN_TIMER
 from cluster.core.effects import Reply, RunJob, SetTimer, Stop
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Event, Request, Response, Shutdown, TimerFired
+from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
 from cluster.core.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse, Header
 from cluster.core.metadata.image import BrokerRegistration, MetadataImage
 from sim.checkers.base import Jury
@@ -172,3 +172,35 @@ def test_a_broker_that_is_asked_again_has_its_deadline() -> None:
     story.stops.on_broker_step(1, 1, [Shutdown()], [SetTimer(key=SHUTDOWN_TIMER, at_ms=9)])
     story.stops.on_broker_step(1, 1, [Shutdown()], [])
     assert not story.jury.violations
+
+
+def job_done(job: int) -> JobDone:
+    return JobDone(job=job)
+
+
+def test_a_controller_that_is_to_stop_ends_with_the_last_job_that_it_waits_for() -> None:
+    story, present = Story(), image(20)
+    flush, snapshot = (
+        RunJob(job=1, kind="flush", work=lambda: None),
+        RunJob(job=2, kind="snapshot", work=lambda: None),
+    )
+    story.stops.on_step([TimerFired(key="sessions")], [flush, snapshot], present)
+    story.stops.on_step([Shutdown()], [], present)
+    story.stops.on_step([job_done(1)], [], present)
+    assert not story.jury.violations
+    story.stops.on_step([job_done(2)], [Stop(reason="shutdown")], present)
+    assert not story.jury.violations
+    # The next process waits for none of them.
+    story.stops.on_died()
+    story.stops.on_step([Shutdown()], [], present)
+    assert [each.what for each in story.jury.violations] == [
+        "the controller is to stop, waits for no job, and does not end"
+    ]
+
+
+def test_a_controller_that_never_looks_again_after_its_snapshot_does_not_end() -> None:
+    story, present = Story(), image(20)
+    story.stops.on_step([TimerFired(key="x")], [RunJob(job=7, kind="snapshot", work=lambda: None)], present)
+    story.stops.on_step([Shutdown()], [], present)
+    story.stops.on_step([job_done(7)], [], present)
+    assert [each.checker for each in story.jury.violations] == ["orderly-stops"]

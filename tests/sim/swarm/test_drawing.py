@@ -247,7 +247,8 @@ def test_a_leader_is_unheard_from_its_election_on_for_longer_than_a_member_may_l
     assert found
     for drawn, strike in found:
         lag_ms = int(drawn.scenario.cluster.settings.get("replica.lag.time.max.ms", 4_000))
-        cut, end = strike.steps
+        # Steps before them may end what an earlier chain has left.
+        cut, end = strike.steps[-2:]
         assert int(str(cut["for"]).removesuffix("ms")) > lag_ms * 3 // 2 + 1_000, drawn.seed
         assert "stop" in end or "kill" in end, drawn.seed
 
@@ -257,7 +258,11 @@ def test_faults_strike_after_a_warm_up_that_is_long_where_datagrams_are_lost() -
     for each in seeds(60):
         network = each.scenario.network
         is_lossy = network.transport == "datagram" and network.loss > 0
-        assert each.scenario.warm_up == (3_000_000 if is_lossy else 1_500_000), each.seed
+        # Some shapes have streams in place of the network that was drawn, and keep its time.
+        expected = {3_000_000} if is_lossy else {1_500_000}
+        if each.shape in (APART.name, AT_WORK.name):
+            expected |= {3_000_000}
+        assert each.scenario.warm_up in expected, each.seed
         assert all(strike.at_ms >= _first_ms(each) for strike in each.plan), each.seed
         lossy += is_lossy
     assert 10 < lossy < 40
@@ -431,6 +436,18 @@ def test_in_aimed_runs_most_chains_come_to_their_end_before_the_next_one() -> No
     found = [each for each in seeds(100) if each.shape == AIMED.name]
     apart = [each for each in found if _is_in_turn(_movable(each.plan))]
     assert len(found) > len(apart) > len(found) // 2
+
+
+def test_an_aimed_chain_after_another_begins_with_a_whole_in_sync_set() -> None:
+    """What the one before has left, cut links and processes that are down, would keep it from what it aims at."""
+    found = [each for each in seeds(100) if each.shape == AIMED.name and len(_movable(each.plan)) > 1]
+    mended = [each for each in found if any("restart" in step for step in _movable(each.plan)[1].steps)]
+    assert len(mended) > len(found) // 2
+    for each in mended:
+        first, second = _movable(each.plan)[:2]
+        assert not any("restart" in step for step in first.steps)
+        heal, restart, whole = second.steps[:3]
+        assert (heal["heal"], restart["restart"]) == ("all", "all") and "isr(" in str(whole["when"])
 
 
 def _movable(plan: Sequence[Strike]) -> list[Strike]:
