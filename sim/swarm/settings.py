@@ -37,7 +37,7 @@ _LIMITS = (
     # Without it no topic is flushed by its time, and no log is cut while a flush of it is under way.
     (60, "log.flush.scheduler.interval.ms", 50, 2_000),
     (60, "controller.quorum.fetch.max.bytes", 500, 8 * _KIB),
-    (25, "metadata.log.max.record.bytes.between.snapshots", 300, 64 * _KIB),
+    (35, "metadata.log.max.record.bytes.between.snapshots", 200, 8 * _KIB),
     (90, "metadata.max.batch.bytes", 4 * _KIB, 8 * _KIB),
     (15, "producer.id.block.size", 1, 1_000),
     (30, "controlled.shutdown.timeout.ms", 500, 8_000),

@@ -283,12 +283,13 @@ def _held_stop(ground: Ground, choices: Choices) -> list[Part]:
 def _busy_controller_stops(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a controller that stops in order while its disk is at work, so that it refuses what still reaches it.
 
-    A change of a topic is on its way to the disk, and the proposal of a leader, whose link is slow, on its way to the
-    controller.
+    A change of a topic is on its way to the disk, or a snapshot that came after it, and the proposal of a leader, whose
+    link is slow, on its way to the controller.
     """
     partition = ground.partition(choices, lasting=True)
     replicas, session_ms = ground.replicas(partition), setting(ground, SESSION)
     slow_ms = choices.pick((20, 60, 150), "slow")
+    gap_ms = choices.pick((1, 5, 20, slow_ms + 10, 2 * slow_ms), "gap")
     shorter = {"segment.bytes": choices.between(10_000, 60_000, "segment")}
     altered: Part = {"alter_topic": partition.rpartition("/")[0], "config": shorter}
     fenced: Part = {"when": f"isr({partition}) < {replicas}", "within": f"{session_ms + 2_000}ms"}
@@ -298,11 +299,7 @@ def _busy_controller_stops(ground: Ground, choices: Choices) -> list[Part]:
         fenced | {"slow_disk": "controller", "by": f"{slow_ms}ms", "for": "4s"},
         {"slow": "L -> controller", "by": f"{slow_ms}ms", "for": "4s"},
         {"when": f"joining({partition}) >= 1", "within": "4s"} | altered,
-        {
-            "at": f"+{choices.pick((1, 5, 20), 'gap')}ms",
-            "stop": "controller",
-            "down": choices.ms((1, 300), "down"),
-        },
+        {"at": f"+{gap_ms}ms", "stop": "controller", "down": choices.ms((1, 300), "down")},
     ]
 
 
