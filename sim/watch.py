@@ -274,6 +274,8 @@ class Watch:
         if any(type(effect) is Stop and effect.reason != "shutdown" for effect in effects):
             # What is not on the disk is dropped, and nobody is answered.
             return
+        has_job = isinstance(shell, Node) and shell.has_job
+        self._stops.on_controller_step(events, effects, has_job=has_job)
         self._stops.on_step(events, effects, core.pending_image)
         self._observers.on_step(events, effects, core.log.committed_offset)
         self._sessions.on_step(shell.clock.now_ms(), events, effects, core.pending_image)

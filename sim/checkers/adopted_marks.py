@@ -14,6 +14,7 @@ from cluster.core.replica.follower import FetchState, Follower
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury, Life
 from storage.batch import HEADER_SIZE, LOG_OVERHEAD
+from storage.log import PartitionLog
 
 # After these the follower goes on at once: it uses the answer, cuts its log, or starts it again.
 _USED = frozenset({ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE})
@@ -104,7 +105,7 @@ class AdoptedMarks:
                 elif log.log_end_offset == about.partition.fetch_offset:
                     starts = [(each[0], each[1]) for each in log.epochs.entries]
                     self._judge_epochs(life[0], answer, starts, log.log_end_offset)
-                    if not log.truncation.is_preparing and starts and log.local.segments.active.size_bytes:
+                    if starts and _is_cut_at_once(log):
                         self._judge_cut(life[0], about.partition, answer.topic_partition, starts[-1][0])
 
     def _judge(self, broker: int, answer: FetchPartitionResponse, marks: Marks) -> None:
@@ -122,11 +123,7 @@ class AdoptedMarks:
     def _judge_cut(
         self, broker: int, asked: FetchPartition, topic_partition: TopicPartition, epoch: int
     ) -> None:
-        """Report a follower whose log is as it was, although it has parted from its leader's (EPC-2).
-
-        A cut that deletes many segments is done in parts, of which one with empty segments changes no end; one that has
-        much to read first changes nothing until then.
-        """
+        """Report a follower whose log is as it was, although it has parted from its leader's (EPC-2)."""
         if epoch == asked.last_fetched_epoch:
             what = f"cuts nothing off its log, which has parted from its leader's: it ends at {asked.fetch_offset}"
             self._jury.report(self.name, f"{topic_partition}: follower {broker} {what}, in epoch {epoch}")
@@ -135,6 +132,17 @@ class AdoptedMarks:
         """Forget the fetches of the node's lives that have ended."""
         for life in [each for each in self._asked if each[0] == node]:
             del self._asked[life]
+
+
+def _is_cut_at_once(log: PartitionLog) -> bool:
+    """Whether a cut of the log is seen in its step.
+
+    A cut that deletes many segments is done in parts, of which one with empty segments changes no end. Where much is to
+    be read first, the place of the cut among it, nothing changes until that is done.
+    """
+    segments, truncation = log.local.segments, log.truncation
+    is_short = log.log_end_offset - segments.first_base_offset <= truncation.batches_a_slice
+    return bool(is_short and not truncation.is_preparing and segments.active.size_bytes)
 
 
 def _haste(about: Asked, answer: FetchPartitionResponse, replica: Replica, now_ms: int) -> str:

@@ -8,7 +8,7 @@ from typing import final
 from cluster.core.broker.lifecycle import SHUTDOWN_TIMER
 from cluster.core.effects import Reply, RunJob, SetTimer, Stop
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired
+from cluster.core.events import Event, Request, Response, Shutdown, TimerFired
 from cluster.core.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from cluster.core.metadata.image import BrokerRegistration, MetadataImage
 from sim.checkers.base import Jury
@@ -24,7 +24,7 @@ class OrderlyStops:
     The broker has left all ISRs and leads nothing; it stops once each active broker has read what the controller had
     decided until then, not before. What is decided later must not hold it up (KAFKA-14292). The broker itself ends when
     the controller lets it go, or at its deadline, which it sets when it is asked to stop. The controller that is asked
-    to stop ends with the step after which it waits for no job any more.
+    to stop ends with the step after which it waits for no job any more, and with none before.
     """
 
     name = "orderly-stops"
@@ -40,8 +40,7 @@ class OrderlyStops:
         self._registered: set[tuple[int, int]] = set()
         # The lives of brokers that were asked to stop.
         self._asked: set[tuple[int, int]] = set()
-        # The jobs that the controller waits for, and whether it was asked to stop.
-        self._jobs: set[int] = set()
+        # Whether the controller was asked to stop.
         self._is_closing = False
 
     def on_registered(self, node_id: int, life: int) -> None:
@@ -66,12 +65,10 @@ class OrderlyStops:
         """Receives the end of the controller's process, which has forgotten what brokers have read."""
         self._read.clear()
         self._targets.clear()
-        self._jobs.clear()
         self._is_closing = False
 
     def on_step(self, events: Sequence[Event], effects: Sequence[object], image: MetadataImage) -> None:
         """Receives a step of the controller; `image` has all that it has decided, durable or not."""
-        self._judge_close(events, effects)
         event = events[0]
         if type(event) is Request and isinstance(event.body, BrokerHeartbeatRequest):
             broker = image.brokers.get(event.body.broker_id)
@@ -80,17 +77,16 @@ class OrderlyStops:
                 self._on_heartbeat(broker, event.body, image)
         self._fenced = frozenset([number for number, each in image.brokers.items() if each.fenced])
 
-    def _judge_close(self, events: Sequence[Event], effects: Sequence[object]) -> None:
-        """Report a controller that was asked to stop, waits for no job, and goes on."""
-        for event in events:
-            self._is_closing |= type(event) is Shutdown
-            if type(event) is JobDone:
-                self._jobs.discard(event.job)
-        self._jobs |= {effect.job for effect in effects if type(effect) is RunJob}
-        if self._is_closing and not self._jobs:
-            self._is_closing = False
-            if not any(type(effect) is Stop for effect in effects):
-                self._jury.report(self.name, "the controller is to stop, waits for no job, and does not end")
+    def on_controller_step(
+        self, events: Sequence[Event], effects: Sequence[object], *, has_job: bool
+    ) -> None:
+        """Judge whether a step of the controller ends it; `has_job` says whether one goes on that was begun before."""
+        self._is_closing |= any(type(event) is Shutdown for event in events)
+        if any(type(effect) is Stop for effect in effects):
+            if has_job:
+                self._jury.report(self.name, "the controller ends, although a job of it goes on")
+        elif self._is_closing and not has_job and not any(type(effect) is RunJob for effect in effects):
+            self._jury.report(self.name, "the controller is to stop, waits for no job, and does not end")
 
     def _on_heartbeat(
         self, broker: BrokerRegistration, request: BrokerHeartbeatRequest, image: MetadataImage

@@ -140,7 +140,9 @@ class OpenLogs:
             findings += self._written_epochs(broker, replica, reader.directory)
             file_bytes = sum([each.size_bytes for each in reader.places])
             findings += total_findings(replica.log.local.segments.size_bytes, file_bytes)
-            findings += _indexed(replica)
+            # It may have brought back an index from before the cut, with the mark of a clean stop.
+            if not self._logs.disk(broker).has_deceived:
+                findings += _indexed(replica)
             if checkpoint is not None:
                 findings += _started(replica, checkpoint, reader.base_offset())
         elif reader is None:

@@ -50,7 +50,9 @@ def draw_plan(
     if is_aimed or shape in (APART, ALLOWED, AT_WORK):
         kept = _in_turn(kept, first_step_ms(ground), end_ms)
     if is_aimed:
-        kept = [_from_whole(ground, strike, is_first=number == 0) for number, strike in enumerate(kept)]
+        first = next((strike for strike in kept if FAULTS[strike.kind].family == "chain"), None)
+        may_heal = all(FAULTS[strike.kind].family != "controller" for strike in kept)
+        kept = [_from_whole(ground, strike, is_mended=may_heal and strike is not first) for strike in kept]
     return [strike for strike in kept if not only or strike.kind in only]
 
 
@@ -110,13 +112,16 @@ def _count(fault: Fault, shape: Shape, choices: Choices, profile: Profile) -> in
     return choices.between(1, fault.most, "count")
 
 
-def _from_whole(ground: Ground, strike: Strike, *, is_first: bool) -> Strike:
-    """Returns the chain with steps before it that end what the one before has left: it finds all replicas in sync."""
+def _from_whole(ground: Ground, strike: Strike, *, is_mended: bool) -> Strike:
+    """Returns the chain with steps before it that wait until all replicas are in sync.
+
+    With `is_mended` they end what the chain before has left. They would end an absence of the controller, too.
+    """
     aims = _AIMED_AT.findall(" ".join([str(value) for step in strike.steps for value in step.values()]))
     if FAULTS[strike.kind].family != "chain" or not aims:
         return strike
     leader: Part = {"pick": f"leader({aims[0]})"}
-    before: list[Part] = [leader] if is_first else [{"heal": "all"}, {"restart": "all"}]
+    before: list[Part] = [{"heal": "all"}, {"restart": "all"}] if is_mended else [leader]
     whole: Part = {"when": f"isr({aims[0]}) >= {ground.replicas(aims[0])}", "within": _WHOLE_WITHIN}
     return strike._replace(steps=[*before, whole | leader, *strike.steps])
 

@@ -75,7 +75,7 @@ def test_ep8_a_follower_gives_up_an_epoch_without_records(
 
 
 def told_to_cut(
-    *, epoch: int, log_end: int = 9, is_preparing: bool = False, size_bytes: int = 70
+    *, epoch: int, log_end: int = 9, is_preparing: bool = False, size_bytes: int = 70, most: int = 9
 ) -> list[str]:
     """Returns what is found where a follower asked from 9 on after epoch 5, and is told that its leader's epoch 4 ends
     at 12; `epoch` and `log_end` are those that the step has left.
@@ -89,8 +89,10 @@ def told_to_cut(
     log = SimpleNamespace(
         log_start_offset=0, high_watermark=4, log_end_offset=log_end,
         epochs=SimpleNamespace(entries=[(4, 0), (5, 6)] if epoch == 5 else [(4, 0)]),
-        truncation=SimpleNamespace(is_preparing=is_preparing),
-        local=SimpleNamespace(segments=SimpleNamespace(active=SimpleNamespace(size_bytes=size_bytes))),
+        truncation=SimpleNamespace(is_preparing=is_preparing, batches_a_slice=most),
+        local=SimpleNamespace(
+            segments=SimpleNamespace(active=SimpleNamespace(size_bytes=size_bytes), first_base_offset=0)
+        ),
     )  # fmt: skip
     replica: Any = SimpleNamespace(follower=Follower(leader_id=1, leader_epoch=6), view=("0a", 6), log=log)
     adopted.on_sent((2, 1), 7, [asked], {partition: replica})
@@ -111,6 +113,8 @@ def test_epc_2_a_follower_whose_log_has_parted_from_its_leaders_cuts_it() -> Non
     assert not told_to_cut(epoch=5, log_end=6) and not told_to_cut(epoch=4)
     # It reads what is to stay first, or has deleted some of many segments, of which the last ones were empty.
     assert not told_to_cut(epoch=5, is_preparing=True) and not told_to_cut(epoch=5, size_bytes=0)
+    # It searches the place of the cut among many batches.
+    assert not told_to_cut(epoch=5, most=8)
 
 
 def judged(

@@ -306,6 +306,17 @@ def test_ix23_a_run_shows_a_cut_that_leaves_an_entry_in_an_index(kind: str) -> N
     assert f"its {kind} index has an entry for offset {end}" in run.jury.violations[0].what
 
 
+def test_a_disk_that_has_lied_may_have_brought_an_index_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that trusts the mark of a clean stop has it until the next append empties it (LL17)."""
+    run, replica = batched()
+    core = run.cluster.brokers[1].core
+    assert isinstance(core, Broker)
+    replica.log.local.segments.active.indexes.offset.append(replica.log.log_end_offset, 0)
+    monkeypatch.setattr(run.cluster.brokers[1].disk._cache, "has_deceived", True)
+    run.witness._open_logs.look(core, "t-0", replica)
+    assert not run.jury.violations
+
+
 @pytest.mark.parametrize("knows_times", [True, False])
 def test_rt5_the_age_of_a_deleted_segment_counts_only_where_no_cut_made_it_forget_its_times(
     knows_times: bool,

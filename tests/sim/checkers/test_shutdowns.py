@@ -174,33 +174,29 @@ def test_a_broker_that_is_asked_again_has_its_deadline() -> None:
     assert not story.jury.violations
 
 
-def job_done(job: int) -> JobDone:
-    return JobDone(job=job)
+ENDED, WORK = Stop(reason="shutdown"), RunJob(job=1, kind="snapshot", work=lambda: None)
 
 
-def test_a_controller_that_is_to_stop_ends_with_the_last_job_that_it_waits_for() -> None:
-    story, present = Story(), image(20)
-    flush, snapshot = (
-        RunJob(job=1, kind="flush", work=lambda: None),
-        RunJob(job=2, kind="snapshot", work=lambda: None),
-    )
-    story.stops.on_step([TimerFired(key="sessions")], [flush, snapshot], present)
-    story.stops.on_step([Shutdown()], [], present)
-    story.stops.on_step([job_done(1)], [], present)
+@pytest.mark.parametrize(
+    ("effect", "has_job", "what"),
+    [
+        (None, True, []),
+        (WORK, False, []),
+        (ENDED, False, []),
+        (ENDED, True, ["the controller ends, although a job of it goes on"]),
+        (None, False, ["the controller is to stop, waits for no job, and does not end"]),
+    ],
+)
+def test_a_controller_that_is_to_stop_ends_with_the_last_job_that_it_waits_for(
+    effect: object, *, has_job: bool, what: list[str]
+) -> None:
+    story = Story()
+    story.stops.on_controller_step([TimerFired(key="sessions")], [], has_job=False)
+    story.stops.on_controller_step([Shutdown()], [], has_job=True)
     assert not story.jury.violations
-    story.stops.on_step([job_done(2)], [Stop(reason="shutdown")], present)
-    assert not story.jury.violations
-    # The next process waits for none of them.
+    story.stops.on_controller_step([JobDone(job=7)], [] if effect is None else [effect], has_job=has_job)
+    assert [each.what for each in story.jury.violations] == what
+    # The next process was not asked.
     story.stops.on_died()
-    story.stops.on_step([Shutdown()], [], present)
-    assert [each.what for each in story.jury.violations] == [
-        "the controller is to stop, waits for no job, and does not end"
-    ]
-
-
-def test_a_controller_that_never_looks_again_after_its_snapshot_does_not_end() -> None:
-    story, present = Story(), image(20)
-    story.stops.on_step([TimerFired(key="x")], [RunJob(job=7, kind="snapshot", work=lambda: None)], present)
-    story.stops.on_step([Shutdown()], [], present)
-    story.stops.on_step([job_done(7)], [], present)
-    assert [each.checker for each in story.jury.violations] == ["orderly-stops"]
+    story.stops.on_controller_step([JobDone(job=7)], [], has_job=False)
+    assert len(story.jury.violations) == len(what)
