@@ -88,7 +88,8 @@ _CONSUMER: Mapping[str, Settings] = {
     "short-patience": {"request_timeout_ms": 400},
     "eager-client": {"retry_backoff_ms": _SOON_MS},
     "restless-metadata": {"metadata_max_age_ms": 100},
-    "reads-few-records": {"most_read_records": 2},
+    # With a long wait for many bytes each record or two would take that long, and a run many minutes.
+    "reads-few-records": {"most_read_records": 2, "fetch_max_wait_ms": 50},
     "reads-one-batch": {"fetch_max_bytes": 1, "max_partition_fetch_bytes": 1},
     # With fewer bytes than a batch as its limit a broker may take a wait for each batch.
     "reads-patiently": {"fetch_min_bytes": _MANY_BYTES, "fetch_max_wait_ms": 50},
