@@ -118,6 +118,19 @@ def test_rt2_what_two_jobs_of_one_step_have_deleted_is_judged_once() -> None:
     assert not found_by_retention(jury)
 
 
+@pytest.mark.parametrize("is_excused", [True, False])
+def test_rt2_a_batch_of_which_a_shorter_history_has_a_part_is_excused_as_a_whole(*, is_excused: bool) -> None:
+    """A leader that was elected uncleanly has another batch there, which ends where the truth now does."""
+    jury = jury_of_15_records(10)
+    truth = jury.ghost.partition("t-0").truth
+    truth.truncate_to(5)
+    truth.extend([Mark(5, 7, 0, 99, 2)])
+    if is_excused:
+        jury.ghost.partition("t-0").excused.update(dict.fromkeys(marks(5)))
+    jury.see(LogStarted(1, "t-0", 10, segments((1001, 0), (1001, 0))))
+    assert len(found_by_retention(jury)) == (not is_excused)
+
+
 def test_epc9_a_follower_that_begins_again_begins_where_its_leaders_log_begins() -> None:
     # Broker 2, without a record, is elected uncleanly: none is committed any more. Then broker 1 leads again.
     led_again: list[Sighting] = [
