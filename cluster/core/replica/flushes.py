@@ -6,6 +6,7 @@ leader counts only what it has flushed of its own log, and a follower fetches on
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 from typing import final
@@ -22,6 +23,7 @@ FLUSH_TIMER = "logs.flush"
 RETRY_TIMER = "replica.flush:"
 # A flush that found no descriptor is tried again after this time.
 RETRY_MS = 1000
+_CLOSED_OR_GONE = frozenset((errno.EBADF, errno.ENOENT))
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +101,7 @@ class Flushes:
         assert replica.is_flushing, replica.name
         replica.is_flushing = False
         if self._context.replicas.get(replica.topic_partition) is not replica:
-            # The replica was deleted meanwhile.
+            self._on_failed_of_deleted(replica, "flush", error)
             return
         if isinstance(error, OutOfHandles):
             self._try_later(now_ms, replica, prepared, error)
@@ -144,6 +146,8 @@ class Flushes:
             # A replica that was deleted meanwhile needs no snapshot.
             if self._context.replicas.get(replica.topic_partition) is replica:
                 self._on_snapshot_written(replica, error)
+            else:
+                self._on_failed_of_deleted(replica, "snapshot", error)
 
         self._context.outbox.run_job("snapshot", snapshot, then)
 
@@ -159,6 +163,15 @@ class Flushes:
             flushes.snapshot_done()
         except StorageError as failure:
             self._fail(replica, "snapshot", failure)
+
+    def _on_failed_of_deleted(self, replica: Replica, action: str, error: Exception | None) -> None:
+        """Takes the directory offline if its disk has failed in a job of a replica that was deleted meanwhile (AP16).
+
+        The other logs there are on the same disk. That files of the deleted one are closed or gone is no failure.
+        """
+        is_lack = isinstance(error, OSError) and error.errno in OUT_OF_HANDLES
+        if isinstance(error, OSError) and not is_lack and error.errno not in _CLOSED_OR_GONE:
+            self._fail(replica, action, error)
 
     def _fail(self, replica: Replica, action: str, error: Exception) -> None:
         """Takes the log's directory offline: it is not known any more what the disk holds (PRO-9)."""

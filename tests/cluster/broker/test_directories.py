@@ -28,7 +28,7 @@ from cluster.core.metadata.records import (
 )
 from sim.disk.life import Life
 from storage.batch import Record, build_batch
-from storage.errors import DirectoryFailed
+from storage.errors import DirectoryFailed, OutOfHandles
 from storage.segment.place import LogOffsetMetadata
 from tests.cluster.broker.two_directories import (
     IN_ONE,
@@ -197,6 +197,27 @@ def test_pro9_a_flush_that_fails_takes_its_directory_only() -> None:
     assert of(effects, Stop) == []
     assert outcomes(effects) == {1: ErrorCode.KAFKA_STORAGE_ERROR}
     assert sorted(setup.broker.replicas()) == list(IN_ONE)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_disks"),
+    [
+        (OSError(errno.EIO, "input/output error"), True),
+        (FileNotFoundError(errno.ENOENT, "no such file"), False),
+        (OutOfHandles("not flushed"), False),
+        (OSError(errno.EBADF, "bad file descriptor"), False),
+    ],
+)
+def test_ap16_a_flush_that_fails_tells_of_its_disk_although_its_topic_was_deleted_meanwhile(
+    error: Exception, *, is_disks: bool
+) -> None:
+    setup = leading(flush_messages="1")
+    effects = produce(setup, PARTITIONS[1])
+    (flush,) = [job for job in of(effects, RunJob) if job.kind == "flush"]
+    setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
+    effects = setup.finish(flush, error)
+    assert of(effects, Stop) == []
+    assert [each["directory"] for each in observed(effects, "log_directory.offline")] == ["two"] * is_disks
 
 
 @pytest.mark.parametrize("timer", ["checkpoint.high_watermark", "checkpoint.recovery_point"])

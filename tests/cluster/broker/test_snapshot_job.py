@@ -8,7 +8,7 @@ import pytest
 
 from cluster.core.effects import Effect, RunJob, Stop
 from cluster.core.messages import ProducePartition, ProduceRequest, TopicPartition
-from cluster.core.metadata.records import PartitionRecord, TopicRecord
+from cluster.core.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from storage.batch import Record, build_batch
 from storage.log import PartitionLog
 from tests.cluster.broker.setup import BrokerSetup
@@ -55,6 +55,18 @@ def test_pro9_a_snapshot_that_cannot_be_written_ends_the_broker_of_the_disk(numb
     setup, _, job = rolled()
     (stop,) = of(setup.finish(job, OSError(number, "write failed")), Stop)
     assert "snapshot of t-0" in stop.reason
+
+
+@pytest.mark.parametrize(
+    ("number", "is_disks"),
+    [(errno.EIO, True), (errno.ENOSPC, True), (errno.ENOENT, False), (errno.EMFILE, False)],
+)
+def test_ap16_a_snapshot_that_fails_tells_of_its_disk_although_its_topic_was_deleted_meanwhile(
+    number: int, *, is_disks: bool
+) -> None:
+    setup, _, job = rolled()
+    setup.metadata(RemoveTopicRecord(name="t", topic_id="1" * 32))
+    assert len(of(setup.finish(job, OSError(number, "write failed")), Stop)) == is_disks
 
 
 def test_ps15_without_a_descriptor_there_is_no_snapshot_and_the_log_goes_on() -> None:

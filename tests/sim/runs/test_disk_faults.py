@@ -397,3 +397,24 @@ def test_a_look_up_may_be_answered_in_the_turn_in_which_its_directory_fails() ->
     result = run_scenario(parse_scenario(GONE_IN_THE_SAME_TURN, "gone-in-the-same-turn.yaml"), 3)
     assert has_line(result, "t-0: offline here")
     assert not result.violations
+
+
+FAILS_AS_IT_IS_DELETED = """\
+scenario: failed-sync-of-a-deleted-log
+duration: 5s
+cluster: {brokers: 2, directories: 2, jobs: {flush: 200ms}}
+topics:
+  t: {partitions: 1, replicas: 2, config: {min.insync.replicas: 1, flush.messages: 1}}
+  u: {partitions: 4, replicas: 2, config: {min.insync.replicas: 1}}
+producers: [{topic: t, rate: 20/s, delivery_timeout: 3s}, {topic: u, rate: 20/s}]
+steps:
+  - {at: 2s, fail_sync: leader(t/0), log: t/0, pages: dirty, as: S}
+  - {at: 2150ms, delete_topic: t}
+"""
+
+
+def test_ap16_a_sync_that_fails_in_a_flush_of_a_deleted_log_takes_its_directory() -> None:
+    """Seed 199203465 of the drawn runs: the broker went on with the disk, as nobody waited for that flush any more."""
+    result = run_scenario(parse_scenario(FAILS_AS_IT_IS_DELETED), 2)
+    assert result.verdict is Verdict.HELD, result.violations
+    assert "is offline" in "\n".join(result.story)
