@@ -464,7 +464,8 @@ class Ghost:
             image.lost.update(dict.fromkeys(dropped))
             image.damage = sighting.damage or image.damage
             self._reconsider(partition)
-        elif sighting.damage:
+        if sighting.damage:
+            # A disk that lied may have brought back, too, what a cut had taken.
             self._note_holes(partition, image, before, sighting.damage)
 
     def _note_holes(self, partition: PartitionGhost, image: Image, before: Chain, damage: str) -> None:

@@ -18,6 +18,7 @@ from sim.checkers.sightings import (
     BecameLeader,
     Created,
     DeletedSegment,
+    Died,
     Elected,
     HighWatermark,
     LogStarted,
@@ -129,6 +130,14 @@ def test_rt2_a_batch_of_which_a_shorter_history_has_a_part_is_excused_as_a_whole
         jury.ghost.partition("t-0").excused.update(dict.fromkeys(marks(5)))
     jury.see(LogStarted(1, "t-0", 10, segments((1001, 0), (1001, 0))))
     assert len(found_by_retention(jury)) == (not is_excused)
+
+
+def test_a_disk_that_lied_may_bring_back_what_a_cut_had_taken_in_place_of_what_came_after_it() -> None:
+    jury = jury_of_15_records(10)
+    image = jury.ghost.partition("t-0").image(1)
+    earlier = Mark(5, 10, 0, 99, 5)
+    jury.see(Died(1, "t-0", True, (*marks(0), earlier), 0, "a disk lied"))
+    assert list(image.lost) == [*marks(10), *marks(5)] and image.lost_from == 5
 
 
 def test_epc9_a_follower_that_begins_again_begins_where_its_leaders_log_begins() -> None:
