@@ -178,13 +178,16 @@ def _productive(choices: Choices, quiet: Part) -> Part:
             else topic
             for name, topic in topics.items()
         },
-        "producers": [
-            producer | {"idempotent": False, "acks": 0}
-            if choices.chance(_PRODUCTIVE_PERCENT, f"producer {number}")
-            else producer
-            for number, producer in enumerate(producers)
-        ],
+        "producers": _mostly_with(choices, producers, {"idempotent": False, "acks": 0}),
     }
+
+
+def _mostly_with(choices: Choices, producers: list[Part], promised: Part) -> list[Part]:
+    """Returns the producers, of which most ask for no more than that."""
+    return [
+        producer | promised if choices.chance(_PRODUCTIVE_PERCENT, f"producer {number}") else producer
+        for number, producer in enumerate(producers)
+    ]
 
 
 def _on_streams(choices: Choices, quiet: Part) -> Part:
@@ -233,12 +236,7 @@ def _led_by_anyone(choices: Choices, quiet: Part) -> Part:
             name: topic | {"config": topic.get("config", {}) | {"min.insync.replicas": 1}}
             for name, topic in topics.items()
         },
-        "producers": [
-            producer | {"idempotent": False, "acks": 1}
-            if choices.chance(_PRODUCTIVE_PERCENT, f"producer {number}")
-            else producer
-            for number, producer in enumerate(producers)
-        ],
+        "producers": _mostly_with(choices, producers, {"idempotent": False, "acks": 1}),
     }
 
 

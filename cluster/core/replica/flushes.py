@@ -15,7 +15,7 @@ from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.leader import promises_flush
 from cluster.core.replica.replica import Replica
 from storage.config import LONG_MAX
-from storage.disk.handle_pool import OUT_OF_HANDLES
+from storage.disk.handle_pool import is_out_of_handles
 from storage.errors import OutOfHandles, StorageError
 from storage.log.flushes import PreparedFlush
 
@@ -153,7 +153,7 @@ class Flushes:
 
     def _on_snapshot_written(self, replica: Replica, error: Exception | None) -> None:
         flushes = replica.log.flushes
-        if isinstance(error, OSError) and error.errno in OUT_OF_HANDLES:
+        if error is not None and is_out_of_handles(error):
             # The disk is sound, and a log needs no snapshot: a start reads more of its batches.
             flushes.drop_snapshot()
         elif error is not None:
@@ -169,8 +169,7 @@ class Flushes:
 
         The other logs there are on the same disk. That files of the deleted one are closed or gone is no failure.
         """
-        is_lack = isinstance(error, OSError) and error.errno in OUT_OF_HANDLES
-        if isinstance(error, OSError) and not is_lack and error.errno not in _CLOSED_OR_GONE:
+        if isinstance(error, OSError) and error.errno not in _CLOSED_OR_GONE and not is_out_of_handles(error):
             self._fail(replica, action, error)
 
     def _fail(self, replica: Replica, action: str, error: Exception) -> None:
