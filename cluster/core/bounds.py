@@ -7,7 +7,10 @@ from typing import final
 
 from storage.cleaner.plan import MOST_IN_GROUP, PLANNED_IN_STEP, SLICE_BYTES
 from storage.errors import ConfigError
+from storage.log.reads import SEGMENTS_A_STEP
 from storage.producers.reload import BATCHES_A_SLICE
+from storage.segment.file_records import SEARCHED_A_STEP
+from storage.validation.work import STEP_REBUILT_BYTES
 
 
 @final
@@ -33,6 +36,12 @@ class StepBounds:
     snapshot_producers: int = 20_000
     # The batches that are replayed, or looked at, before a truncation.
     batches: int = BATCHES_A_SLICE
+    # The batches that a search by offset passes, where the offset index has no entry for so long.
+    searched_batches: int = SEARCHED_A_STEP
+    # The segments whose greatest timestamps a search by time reads, and the bytes of a batch that it unpacks. A job
+    # searches larger ones.
+    searched_segments: int = SEGMENTS_A_STEP
+    searched_bytes: int = STEP_REBUILT_BYTES
     # The segments that a compaction plans, and those that it swaps.
     planned_segments: int = PLANNED_IN_STEP
     swapped_segments: int = MOST_IN_GROUP

@@ -222,6 +222,11 @@ _SETTINGS = _of(
         "a step of a broker replays two batches before a truncation, and jobs write snapshots of producers",
     ),
     (
+        "short-searches",
+        70,
+        "a step of a broker searches two batches, or one segment of unknown times, and jobs search a batch for a time",
+    ),
+    (
         "small-compactions",
         70,
         "a compaction plans one segment at a time, reads 64 bytes, and swaps two segments",

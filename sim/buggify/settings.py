@@ -60,6 +60,7 @@ _STEPS: Mapping[str, Settings] = {
     "few-logs-a-step": {"logs": 1, "producers": 1},
     "few-segments-a-step": {"segments": 2, "deleted_segments": 1},
     "few-batches-a-step": {"batches": 2, "snapshot_producers": 1},
+    "short-searches": {"searched_batches": 2, "searched_segments": 1, "searched_bytes": 100},
     "small-compactions": {"planned_segments": 1, "swapped_segments": 2, "compacted_bytes": 64},
 }
 # What a broker takes where a topic does not say it.

@@ -53,6 +53,7 @@ _OFTEN_PERCENTS = {
     "few-logs-a-step": 50,
     "few-segments-a-step": 60,
     "few-batches-a-step": 60,
+    "short-searches": 40,
     "small-compactions": 60,
     "reads-few-records": 45,
     "leftover-file": 50,

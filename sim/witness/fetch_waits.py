@@ -63,6 +63,7 @@ class FetchWaitWitness:
         log = replica.log
         if not is_appended and log.high_watermark < log.log_end_offset:
             return
+        # What a search goes on for is answered in a later step.
         for request in _waiting(core, replica.topic_partition, replica.view):
             if (request.replica_id >= 0) is is_appended:
                 for asked in request.partitions:
@@ -74,8 +75,11 @@ class FetchWaitWitness:
 
 
 def _waiting(core: Broker, topic_partition: TopicPartition, view: tuple[str, int]) -> Iterator[FetchRequest]:
-    """Yields the fetches that wait under that topic id and leader epoch of the partition."""
-    for _, parked in core.manager.fetches.purgatory.watching(topic_partition):
+    """Yields the fetches that wait under that topic id and leader epoch of the partition, but for those that search."""
+    fetches = core.manager.fetches
+    for _, parked in fetches.purgatory.watching(topic_partition):
+        if fetches.is_searching(parked.call):
+            continue
         for asked, parked_view in zip(parked.request.partitions, parked.views, strict=True):
             if asked.topic_partition == topic_partition and parked_view == view:
                 yield parked.request

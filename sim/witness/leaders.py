@@ -20,6 +20,7 @@ from cluster.core.messages import (
     TopicPartition,
 )
 from cluster.core.metadata.image import MetadataImage
+from cluster.core.replica.fetch import FetchHandler
 from cluster.core.replica.isr import PendingExpandIsr, PendingShrinkIsr, committed_isr
 from cluster.core.replica.isr_changes import LAG_TIMER
 from cluster.core.replica.leader import Leader
@@ -114,11 +115,14 @@ class LeaderWitness:
         self._glances: dict[Key, Glance] = {}
         # The brokers that close their logs, each in its life: they have forgotten what they waited for.
         self._closing: dict[tuple[int, int], None] = {}
+        # The fetches of each life that a search goes on for before they count, by call.
+        self._searches: dict[tuple[int, int], dict[int, FetchRequest]] = {}
 
     def on_end(self, broker: int) -> None:
         self._progress.on_end(broker)
         self._glances = {key: each for key, each in self._glances.items() if key[0] != broker}
         self._closing = {life: None for life in self._closing if life[0] != broker}
+        self._searches = {life: calls for life, calls in self._searches.items() if life[0] != broker}
 
     def on_step(self, shell: Shell, core: Broker, events: Sequence[Event], effects: Sequence[object]) -> None:
         """Receives what a broker's core took in one step, and the effects of that."""
@@ -127,7 +131,7 @@ class LeaderWitness:
             return
         # Only requests are handled several in one step.
         is_of_requests = type(events[0]) is Request
-        fetches = _fetches_of_followers(events) if is_of_requests else []
+        fetches: Fetches = _fetches_of_followers(events) if is_of_requests else []
         outcome = _outcome_of(effects)
         if outcome.has_closed:
             self._closing[life] = None
@@ -135,6 +139,7 @@ class LeaderWitness:
         # What has broken a core, such as a record that cannot be read, leaves its step unfinished.
         if outcome.has_stopped or (is_of_requests and not fetches and not outcome.has_observed):
             return
+        fetches = self._read(life, core.manager.fetches, fetches, outcome.answers)
         counted = _counted(fetches, outcome.answers) if fetches else {}
         is_long, is_mixed = len(events) > 1, len(events) > len(fetches) > 0
         replicas, now_ms = core.replicas(), shell.clock.now_ms()
@@ -169,6 +174,21 @@ class LeaderWitness:
                 is_repeated=bool(named_lives) and replica.name not in outcome.made, looks_at_lag=looks_at_lag,
             )  # fmt: skip
             self._progress.on_step(key, replica.leader, _state(replica, replica.leader, image), step)
+
+    def _read(
+        self, life: tuple[int, int], handler: FetchHandler, fetches: Fetches, answers: Answers
+    ) -> Fetches:
+        """Returns the fetches that a step has read: of those that came, and of those whose search went on."""
+        before = self._searches.pop(life, None)
+        if before is None and not any([handler.is_searching(call) for call, _ in fetches]):
+            return fetches
+        read: list[tuple[int, FetchRequest]] = []
+        for call, request in (*(before or {}).items(), *fetches):
+            if call in answers or call in handler.parked_beside(request):
+                read.append((call, request))
+            elif handler.is_searching(call):
+                self._searches.setdefault(life, {})[call] = request
+        return read
 
 
 def _is_of_a_follower(events: Sequence[Event]) -> bool:

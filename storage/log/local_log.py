@@ -21,6 +21,7 @@ from storage.errors import OffsetOutOfRange, OutOfHandles, StorageError
 from storage.index.transaction_index import AbortedTransaction
 from storage.segment import SEGMENT_SUFFIXES, LogSegment, offset_name
 from storage.segment.fetch_data import FetchData
+from storage.segment.file_records import SEARCHED_A_STEP
 from storage.segment.indexes import close_each
 from storage.segment.kept_timestamps import KeptTimestamps
 from storage.segment.lookups import fetch_upper_bound_offset
@@ -57,6 +58,8 @@ class LocalLog:
         self.segments = segments
         self.recovery_point = recovery_point
         self.is_below_checkpoints = False
+        # So many batches a search by offset passes in one step.
+        self.searched_a_step = SEARCHED_A_STEP
         self._log_end: LogOffsetMetadata | None = None
         self.update_log_end(log_end_offset)
 
@@ -124,9 +127,12 @@ class LocalLog:
         if start_offset > bound.offset:
             place = self.resolve(start_offset, in_step=in_step)
             return FetchData(offset_metadata=place, aborted_transactions=() if with_aborted else None)
+        a_step = self.searched_a_step
         while segment is not None:
             max_position = _max_position(segment, bound)
-            data = segment.read(start_offset, max_size, max_position, min_one_message, in_step=in_step)
+            data = segment.read(
+                start_offset, max_size, max_position, min_one_message, a_step=a_step, in_step=in_step
+            )
             if data is not None:
                 return self._with_aborted(segment, data) if with_aborted else data
             segment = self.segments.higher(segment.base_offset)
@@ -182,8 +188,9 @@ class LocalLog:
             raise OffsetOutOfRange(offset, self.segments.first_base_offset, self.log_end_offset)
         if offset == self.log_end_offset:
             return self.log_end
+        a_step = self.searched_a_step
         while segment is not None:
-            if (found := segment.translate_offset(offset, in_step=in_step)) is not None:
+            if (found := segment.translate_offset(offset, a_step=a_step, in_step=in_step)) is not None:
                 return LogOffsetMetadata(found.base_offset, segment.base_offset, found.position)
             segment = self.segments.higher(segment.base_offset)
         return self.log_end

@@ -36,10 +36,12 @@ Search = Callable[[int | None], TimestampAndOffset | None]
 class Reads:
     """Answers what readers ask of one log. It has no state of its own."""
 
-    __slots__ = ("_epochs", "_local", "_marks", "_online")
+    __slots__ = ("_epochs", "_local", "_marks", "_online", "segments_a_step")
 
     def __init__(self, local: LocalLog, epochs: LeaderEpochCache, marks: Marks, online: Online) -> None:
         self._local, self._epochs, self._marks, self._online = local, epochs, marks, online
+        # So many segments of which nothing is known a search by time reads in one step.
+        self.segments_a_step = SEGMENTS_A_STEP
 
     def read(
         self,
@@ -144,7 +146,7 @@ class Reads:
             return TimestampAndOffset(timestamp=-1, offset=start_offset, leader_epoch=epoch)
         if timestamp == LATEST_TIERED_TIMESTAMP:
             return TimestampAndOffset(timestamp=-1, offset=-1, leader_epoch=-1)
-        search = self.search_for_timestamp(timestamp, None if most_bytes is None else SEGMENTS_A_STEP)
+        search = self.search_for_timestamp(timestamp, None if most_bytes is None else self.segments_a_step)
         return None if search is None else search(most_bytes)
 
     def search_for_timestamp(self, timestamp: int, most_segments: int | None = None) -> Search | None:

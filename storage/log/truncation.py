@@ -91,7 +91,7 @@ class Truncation:
             return True
         with self._local.with_descriptors(), self._online.during("truncate"):
             try:
-                segment.translate_offset(offset, in_step=True)
+                segment.translate_offset(offset, a_step=self._local.searched_a_step, in_step=True)
             except ReadGoesOn:
                 return False
         return True

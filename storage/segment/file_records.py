@@ -278,13 +278,13 @@ class FileRecords:
         )
 
     def search_for_offset_with_size(
-        self, target_offset: int, start: int = 0, *, in_step: bool = False
+        self, target_offset: int, start: int = 0, a_step: int = SEARCHED_A_STEP, *, in_step: bool = False
     ) -> LogOffsetPosition | None:
         """The batch from byte `start` on that holds `target_offset`, else the first that begins above it (FR12).
 
         Kafka 4.1 compares base offsets, and reads the last offset only of the batch before one that begins higher, and
         of the last: where offsets go back, the last batch below the target decides. This does the same.
-        `in_step` it raises ReadGoesOn after `SEARCHED_A_STEP` batches; the same call goes on from there.
+        `in_step` it raises ReadGoesOn after `a_step` batches; the same call goes on from there.
         """
         before: Frame | None = None
         ways = self._waypoints
@@ -299,11 +299,11 @@ class FileRecords:
                     if batch.last_offset >= target_offset:
                         return _place_of(batch)
                 return _place_of(self._header_in(frame))
-            if passed == SEARCHED_A_STEP:
+            if passed == a_step:
                 passed = 0
                 ways.note(start, max(greatest_offset, base_offset), frame[2])
                 if in_step:
-                    raise ReadGoesOn(f"{self._path}: a search over more than {SEARCHED_A_STEP} batches")
+                    raise ReadGoesOn(f"{self._path}: a search over more than {a_step} batches")
             if base_offset > greatest_offset:
                 greatest_offset = base_offset
             passed += 1

@@ -22,7 +22,7 @@ from storage.index.time_index import TimeIndex, TimestampOffset
 from storage.index.transaction_index import AbortedTransaction, AbortedTransactions, TransactionIndex
 from storage.segment.batch_frames import columns_of
 from storage.segment.fetch_data import FetchData
-from storage.segment.file_records import FileRecords, LogOffsetPosition, TimestampAndOffset
+from storage.segment.file_records import SEARCHED_A_STEP, FileRecords, LogOffsetPosition, TimestampAndOffset
 from storage.segment.indexes import SegmentIndexes, close_each, with_suffix
 from storage.segment.names import (
     LOG_SUFFIX,
@@ -364,18 +364,24 @@ class LogSegment:
         assert self.time_index.free_entries == 0, (self.path, self.time_index.free_entries)
 
     def translate_offset(
-        self, offset: int, start_position: int = 0, *, in_step: bool = False
+        self,
+        offset: int,
+        start_position: int = 0,
+        *,
+        a_step: int = SEARCHED_A_STEP,
+        in_step: bool = False,
     ) -> LogOffsetPosition | None:
         """The first batch whose last offset is at least `offset`; None when there is none (LS7).
 
-        Raises TruncatedWhileRead, StorageError, OSError; `in_step` ReadGoesOn for a search that takes longer.
+        Raises TruncatedWhileRead, StorageError, OSError; `in_step` ReadGoesOn for a search over more than `a_step`
+        batches.
         """
         records = self.records
         cuts = records.cuts
         try:
             indexed = self.indexes.lazy_offset.get().lookup(offset)
             start = max(indexed.position, start_position)
-            found = records.search_for_offset_with_size(offset, start, in_step=in_step)
+            found = records.search_for_offset_with_size(offset, start, a_step, in_step=in_step)
         except StorageError:
             records.check_uncut(cuts)
             raise
@@ -398,6 +404,7 @@ class LogSegment:
         max_position: int | None = None,
         min_one_message: bool = False,
         *,
+        a_step: int = SEARCHED_A_STEP,
         in_step: bool = False,
     ) -> FetchData | None:
         """The bytes from the batch that holds `start_offset`: at most `max_size`, up to `max_position` (exclusive).
@@ -405,13 +412,13 @@ class LogSegment:
         A `max_position` of None stands for a bound whose place in this segment is unknown: no bytes are returned then.
         With `min_one_message` the first batch is returned whole even above `max_size`. Returns None when the segment
         ends below `start_offset`. Raises ValueError for a negative size (LS8), TruncatedWhileRead, OSError; `in_step`
-        ReadGoesOn for a search that takes longer.
+        ReadGoesOn for a search over more than `a_step` batches.
         """
         if max_size < 0:
             raise ValueError(f"{self.path}: cannot read {max_size} bytes: the size must not be negative")
         records = self.records
         cuts = records.cuts
-        found = self.translate_offset(start_offset, in_step=in_step)
+        found = self.translate_offset(start_offset, a_step=a_step, in_step=in_step)
         if found is None:
             return None
         place = LogOffsetMetadata(found.base_offset, self.base_offset, found.position)

@@ -157,6 +157,8 @@ class LogMaintenance:
         log.retention.delete_files_with(self._doom)
         log.flushes.most_in_a_roll = self._config.steps.snapshot_producers
         log.truncation.batches_a_slice = self._config.steps.batches
+        log.local.searched_a_step = self._config.steps.searched_batches
+        log.reads.segments_a_step = self._config.steps.searched_segments
         # The checkpoint may be left from an earlier topic of the same name.
         self.cleaner_of(log).truncate_checkpoint(key_of(log), log.log_end_offset)
 

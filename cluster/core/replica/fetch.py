@@ -78,6 +78,8 @@ class FetchHandler:
         # The numbers of the parked fetches by call.
         self._consumers: dict[int, int] = {}
         self._followers: dict[int, int] = {}
+        # The calls whose read goes on with a search in a later step, parked or not, each with the job before that step.
+        self._searching: dict[int, int] = {}
 
     def on_request(self, now_ms: int, call: int, request: FetchRequest) -> None:
         """Answers the fetch, or parks it if there is less than `min_bytes` to read and it may wait.
@@ -87,7 +89,7 @@ class FetchHandler:
         try:
             reading = self._read_all(now_ms, request, counts=request.replica_id >= 0)
         except ReadGoesOn:
-            self._go_on(lambda at_ms: self.on_request(at_ms, call, request))
+            self._go_on(call, lambda at_ms: self.on_request(at_ms, call, request))
             return
         may_wait = request.max_wait_ms > 0 and request.partitions
         parked = self.parked_beside(request)
@@ -100,10 +102,24 @@ class FetchHandler:
         wait_ms = min(request.max_wait_ms, self._context.config.max_fetch_wait_ms)
         parked[call] = self.purgatory.park(operation, watched, now_ms + wait_ms)
 
-    def _go_on(self, read: Callable[[int], None]) -> None:
+    def _go_on(self, call: int, read: Callable[[int], None]) -> None:
         """Reads again in a step of its own, which goes on with the search that was too long for this one."""
+        if call in self._searching:
+            return
+
+        def then(now_ms: int, _: Exception | None) -> None:
+            # Who has left wants no answer, and who has got one no other.
+            if self._searching.get(call) == job:
+                del self._searching[call]
+                read(now_ms)
+
         # A job without work: whatever waits for a step comes first.
-        self._context.outbox.run_job("search", _do_nothing, lambda now_ms, _: read(now_ms))
+        job = self._context.outbox.run_job("search", _do_nothing, then)
+        self._searching[call] = job
+
+    def is_searching(self, call: int) -> bool:
+        """Returns whether the read of that fetch goes on in the next step, for checkers."""
+        return call in self._searching
 
     def parked_beside(self, request: FetchRequest) -> dict[int, int]:
         """Returns the parked fetches that share their room with this one.
@@ -113,7 +129,8 @@ class FetchHandler:
         return self._followers if request.replica_id >= 0 else self._consumers
 
     def forget(self, call: int) -> None:
-        """Drops a parked fetch whose sender has left; does nothing if it is not parked."""
+        """Drops a fetch whose sender has left; does nothing if it has been answered."""
+        self._searching.pop(call, None)
         for parked in (self._consumers, self._followers):
             number = parked.pop(call, None)
             if number is not None:
@@ -154,6 +171,8 @@ class FetchHandler:
         return tuple(views)
 
     def _answer(self, call: int, reading: _Reading) -> None:
+        if self._searching:
+            self._searching.pop(call, None)
         self._context.outbox.reply(call, _response(partitions=reading.answers))
 
     def on_touched(self, now_ms: int, topic_partition: TopicPartition) -> None:
@@ -186,7 +205,8 @@ class FetchHandler:
         try:
             reading = self._read_all(now_ms, parked.request, counts=False)
         except ReadGoesOn:
-            # It waits on. The next look, at its expiry at the latest, goes on with the search.
+            # It waits on, as one of those that may be answered by then.
+            self._go_on(parked.call, lambda at_ms: self._look_on(at_ms, number, parked))
             return
         is_ready = reading.is_final or self._is_enough(parked.request, reading)
         if is_ready or not all(map(fencing.is_same_log, parked.views, self._views(parked.request))):
@@ -194,8 +214,13 @@ class FetchHandler:
             del parked.parked[parked.call]
             self._answer(parked.call, reading)
 
+    def _look_on(self, now_ms: int, number: int, parked: ParkedFetch) -> None:
+        if parked.parked.get(parked.call) == number:
+            self._look_again(now_ms, number, parked)
+
     def _on_expired(self, now_ms: int, parked: ParkedFetch) -> None:
         del parked.parked[parked.call]
+        self._searching.pop(parked.call, None)
         self._answer_now(now_ms, parked.call, parked.request)
 
     def _answer_now(self, now_ms: int, call: int, request: FetchRequest) -> None:
@@ -203,7 +228,7 @@ class FetchHandler:
         try:
             reading = self._read_all(now_ms, request, counts=False)
         except ReadGoesOn:
-            self._go_on(lambda at_ms: self._answer_now(at_ms, call, request))
+            self._go_on(call, lambda at_ms: self._answer_now(at_ms, call, request))
             return
         self._answer(call, reading)
 
@@ -226,31 +251,30 @@ class FetchHandler:
     def _read_all(self, now_ms: int, request: FetchRequest, *, counts: bool) -> _Reading:
         """Reads the partitions in the order of the request: at least one batch in all, even above the limits (KIP-74).
 
-        `counts` says whether this is a follower's fetch whose progress has not been counted yet.
+        `counts` says whether this is a follower's fetch whose progress has not been counted yet: it counts once all is
+        read. Raises ReadGoesOn if the read must go on in another step; nothing has counted then.
         """
         answers: list[FetchPartitionResponse] = []
+        progress: list[tuple[Replica, FetchPartition, LogOffsetMetadata | None]] = []
         size_bytes, is_final = 0, False
         limit = min(request.max_bytes, self._context.config.fetch_max_bytes)
         for asked in request.partitions:
-            answer = self.read_partition(
-                now_ms, request, asked, room=limit - size_bytes, is_first=size_bytes == 0, counts=counts
+            answer, replica, place = self._read_partition(
+                request, asked, room=limit - size_bytes, is_first=size_bytes == 0
             )
             is_final = is_final or answer.error is not ErrorCode.NONE or answer.diverging is not None
             size_bytes += len(answer.records)
             answers.append(answer)
+            if counts and replica is not None and self.is_promise(answer):
+                progress.append((replica, asked, place))
+        for counted, asked, place in progress:
+            self.count_progress(now_ms, counted, request, asked, place)
         return _reading(answers=tuple(answers), size_bytes=size_bytes, is_final=is_final)
 
-    def read_partition(
-        self,
-        now_ms: int,
-        request: FetchRequest,
-        asked: FetchPartition,
-        *,
-        room: int,
-        is_first: bool,
-        counts: bool,
-    ) -> FetchPartitionResponse:
-        """Returns the answer for one partition; if `counts` and all checks pass, counts the follower's progress.
+    def _read_partition(
+        self, request: FetchRequest, asked: FetchPartition, *, room: int, is_first: bool
+    ) -> tuple[FetchPartitionResponse, Replica | None, LogOffsetMetadata | None]:
+        """Returns the answer for one partition, its replica, and the place of the fetch offset if that was found.
 
         `room` is how many bytes are left of the whole answer's limit; if `is_first`, one batch may exceed it. Errors
         become answers, but StorageError is raised if the disk under the last log directory fails, and ReadGoesOn if the
@@ -275,9 +299,7 @@ class FetchHandler:
         except StorageError as error:
             self._context.check_online(asked.topic_partition, error)
             answer = self._refuse(replica, asked, ErrorCode(error.code))
-        if counts and replica is not None and self.is_promise(answer):
-            self.count_progress(now_ms, replica, request, asked, place)
-        return answer
+        return answer, replica, place
 
     def _check(self, replica: Replica, request: FetchRequest, asked: FetchPartition) -> None:
         # Epochs of another topic say nothing; then the leader epoch is checked before everything else (LED-1).

@@ -23,7 +23,6 @@ from cluster.core.replica.leader import Leader
 from cluster.core.replica.replica import Replica
 from storage.errors import ReadGoesOn, ReadTakesLong, StorageError
 from storage.segment.file_records import TimestampAndOffset
-from storage.validation.work import STEP_REBUILT_BYTES
 
 
 @final
@@ -123,7 +122,9 @@ class ListOffsetsHandler:
             if searched:
                 (found,) = searched
             else:
-                found = log.reads.offset_for_timestamp(request.timestamp, STEP_REBUILT_BYTES)
+                found = log.reads.offset_for_timestamp(
+                    request.timestamp, self._context.config.steps.searched_bytes
+                )
             if found is None or found.offset >= log.marks.high_watermark:
                 self.check_knows_committed_end(leader)
                 return ListOffsetsResponse(topic_partition=request.topic_partition)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
-import storage.segment.file_records
-from cluster.core.effects import RunJob
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from tests.cluster.broker.cluster_by_hand import START_MS
-from tests.cluster.replica.setup import Setup, diverging, fetched, first_values, only
+from tests.cluster.replica.setup import Setup, diverging, first_values
 
 
 def leading() -> Setup:
@@ -98,19 +94,3 @@ def test_list_offsets_is_fenced_and_is_the_leaders() -> None:
     assert setup.list_offsets(LATEST_TIMESTAMP, leader_epoch=4).error is ErrorCode.UNKNOWN_LEADER_EPOCH
     setup.place(leader=2, isr=(1, 2), leader_epoch=1, partition_epoch=1)
     assert setup.list_offsets(LATEST_TIMESTAMP).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-@pytest.mark.parametrize("reader", [-1, 2])
-def test_rd1_a_fetch_whose_place_takes_long_to_find_is_answered_after_more_steps(
-    monkeypatch: pytest.MonkeyPatch, reader: int
-) -> None:
-    setup = leading()
-    setup.fetch(2, 5)
-    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 2)
-    assert setup.replica.log.local.segments.active.offset_index.entries == 0
-    effects, steps = setup.fetch_effects(reader, 4), 0
-    while (answer := fetched(effects)) is None:
-        assert only(effects, RunJob).kind == "search"
-        effects, steps = setup.run_jobs(effects), steps + 1
-    assert steps > 0
-    assert (answer.error, first_values(answer)) == (ErrorCode.NONE, [b"4"])

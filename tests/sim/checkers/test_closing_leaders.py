@@ -19,6 +19,7 @@ class Core:
     def __init__(self) -> None:
         self.looks = 0
         self.image = None
+        self.manager = SimpleNamespace(fetches=None)
 
     def replicas(self) -> dict[object, object]:
         """Returns nothing that is led."""

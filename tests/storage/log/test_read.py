@@ -9,7 +9,6 @@ from functools import partial
 
 import pytest
 
-import storage.segment.file_records
 from storage.errors import OffsetOutOfRange, ReadGoesOn
 from storage.log import FetchData, Isolation, LogOffsetMetadata, PartitionLog
 from tests.storage.logs import (
@@ -298,11 +297,9 @@ def steps_of(read: Callable[[], FetchData]) -> tuple[list[int], int]:
     raise AssertionError("it never ends")
 
 
-def test_rd1_a_read_where_the_index_has_no_entry_for_long_goes_on_in_later_steps(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 5)
+def test_rd1_a_read_where_the_index_has_no_entry_for_long_goes_on_in_later_steps() -> None:
     log = without_index(40)
+    log.local.searched_a_step = 5
     read = partial(log.read, 33, max_size=SIZE, in_step=True)
     assert steps_of(read) == ([33], 7)
     assert steps_of(read) == ([33], 1)
@@ -310,11 +307,9 @@ def test_rd1_a_read_where_the_index_has_no_entry_for_long_goes_on_in_later_steps
 
 
 @pytest.mark.parametrize("isolation", [Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED])
-def test_rd3_so_does_the_search_for_the_place_of_the_bound(
-    monkeypatch: pytest.MonkeyPatch, isolation: Isolation
-) -> None:
-    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 5)
+def test_rd3_so_does_the_search_for_the_place_of_the_bound(isolation: Isolation) -> None:
     log = without_index(40)
+    log.local.searched_a_step = 5
     log.marks.update_high_watermark(30)
     read = partial(log.read, 28, max_size=10 * SIZE, isolation=isolation, in_step=True)
     found, steps = steps_of(read)
@@ -323,18 +318,16 @@ def test_rd3_so_does_the_search_for_the_place_of_the_bound(
     assert steps_of(partial(log.read, 18, max_size=10 * SIZE, isolation=isolation)) == ([18, 19], 1)
 
 
-def test_rd3_a_read_that_may_take_long_looks_for_the_bound_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 5)
+def test_rd3_a_read_that_may_take_long_looks_for_the_bound_at_once() -> None:
     log = without_index(40)
+    log.local.searched_a_step = 5
     log.marks.update_high_watermark(30)
     assert read(log, 28, Isolation.HIGH_WATERMARK) == [28, 29]
 
 
-def test_rd11_a_high_watermark_rises_while_the_search_for_its_place_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 5)
+def test_rd11_a_high_watermark_rises_while_the_search_for_its_place_goes_on() -> None:
     log = without_index(40)
+    log.local.searched_a_step = 5
     log.marks.update_high_watermark(30)
     assert not log.marks.maybe_increment_high_watermark(LogOffsetMetadata(30))
     assert log.marks.maybe_increment_high_watermark(log.local.log_end)

@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-import storage.segment.file_records
 from sim.disk.handles import SimFileSystem
 from storage.config import LogConfig
 from storage.disk.filesystem import OpenMode
@@ -134,11 +133,9 @@ def test_rt9_at_or_beyond_the_end_nothing_is_prepared() -> None:
     assert not log.truncation.is_preparing
 
 
-def test_rt9_the_place_of_a_cut_is_looked_for_in_slices_where_the_index_has_no_entry(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", 5)
+def test_rt9_the_place_of_a_cut_is_looked_for_in_slices_where_the_index_has_no_entry() -> None:
     log = sparse(40)
+    log.local.searched_a_step = 5
     prepared = [log.truncation.prepare(33, now_ms=NOW_MS) for _ in range(8)]
     assert prepared == [False] * 6 + [True] * 2
     assert (log.online.reason, log.log_end_offset) == (None, 40)

@@ -17,11 +17,6 @@ from tests.storage.segment.log_files import batch_of, holding
 STEP = 3
 
 
-@pytest.fixture(autouse=True)
-def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage.segment.file_records, "SEARCHED_A_STEP", STEP)
-
-
 def of_offsets(*offsets: int) -> FileRecords:
     return holding(b"".join(batch_of(offset) for offset in offsets))
 
@@ -31,7 +26,7 @@ def steps_to(records: FileRecords, target: int, start: int = 0) -> tuple[LogOffs
     steps = 1
     while True:
         try:
-            return records.search_for_offset_with_size(target, start, in_step=True), steps
+            return records.search_for_offset_with_size(target, start, STEP, in_step=True), steps
         except ReadGoesOn:
             steps += 1
             assert steps < 100
@@ -48,22 +43,22 @@ def test_fr12_a_search_over_many_batches_takes_steps_of_the_same_length() -> Non
 
 def test_fr12_a_search_that_may_take_long_leaves_its_waypoints_to_steps() -> None:
     records = of_offsets(*range(20))
-    assert records.search_for_offset_with_size(19) is not None
+    assert records.search_for_offset_with_size(19, 0, STEP) is not None
     assert steps_to(records, 19)[1] == 1
 
 
 def test_fr12_a_second_search_passes_no_more_batches_in_a_longer_file() -> None:
     def lines(batches: int) -> int:
         records = of_offsets(*range(batches))
-        records.search_for_offset_with_size(batches - 1)
-        return lines_of(lambda: records.search_for_offset_with_size(batches - 1))
+        records.search_for_offset_with_size(batches - 1, 0, STEP)
+        return lines_of(lambda: records.search_for_offset_with_size(batches - 1, 0, STEP))
 
     assert lines(16 * STEP + 2) <= lines(4 * STEP + 2) + 8
 
 
 def test_fr12_after_a_cut_nothing_of_the_bytes_before_is_known() -> None:
     records = of_offsets(*range(20))
-    records.search_for_offset_with_size(19)
+    records.search_for_offset_with_size(19, 0, STEP)
     size_bytes = len(batch_of(0))
     records.truncate_to(2 * size_bytes)
     records.append(b"".join(batch_of(offset) for offset in range(100, 110)))
