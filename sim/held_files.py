@@ -10,6 +10,7 @@ from cluster.core.broker.maintenance import DELETION_TIMER
 from sim.checkers.base import Jury
 from sim.disk.handles import SimFile, SimFileSystem
 from sim.hosts.node import Node
+from sim.left_logs import owes_deletions
 from storage.disk.filesystem import dirname
 
 NAME = "held-files"
@@ -36,7 +37,7 @@ class HeldFiles:
             core = node.core
             if not isinstance(core, Broker) or not core.lifecycle.is_unfenced or node.is_damaged:
                 continue
-            if not node.is_at_leisure or DELETION_TIMER in node.pending_timers:
+            if not node.is_at_leisure or DELETION_TIMER in node.pending_timers or owes_deletions(node):
                 continue
             directories = {replica.log.directory for replica in core.replicas().values()}
             for what in needless(node.file_system, directories):

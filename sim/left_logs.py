@@ -16,11 +16,24 @@ from storage.segment.names import DELETED_SUFFIX
 from storage.topics import DELETE_SUFFIX, BadDirectoryName, parse_directory_name
 
 NAME = "left-logs"
+# For a timer that is late, and a job that takes its time.
+_SPARE_US = 1_500_000
 
 
 def may_leave_logs(scenario: Scenario) -> bool:
     """Whether a disk may have kept a broker from deleting a log."""
     return any(isinstance(step, DiskStep | BreakDisk) for step in scenario.steps)
+
+
+def owes_deletions(node: Node) -> bool:
+    """Whether the broker may still have to delete what it found no descriptor for.
+
+    It tries again with its next checkpoint of high watermarks.
+    """
+    if not isinstance(node.core, Broker) or not node.was_short:
+        return False
+    interval_ms = node.core.config.replica_high_watermark_checkpoint_interval_ms
+    return node.is_short or node.world.now_us < node.short_until_us + 1_000 * interval_ms + _SPARE_US
 
 
 def judge_left_logs(nodes: Collection[Node], jury: Jury) -> None:
@@ -29,7 +42,8 @@ def judge_left_logs(nodes: Collection[Node], jury: Jury) -> None:
     A broker that has started just now, and has no part in what rests, has not read where its logs belong.
     """
     for node in nodes:
-        if isinstance(node.core, Broker) and not node.is_damaged and node.core.lifecycle.is_unfenced:
+        is_sound = not (node.is_damaged or owes_deletions(node))
+        if isinstance(node.core, Broker) and is_sound and node.core.lifecycle.is_unfenced:
             placed = {replica.name for replica in node.core.replicas().values()}
             for name in left_logs(_names(node), placed):
                 jury.report(NAME, f"{node.name} still has {name}, which the metadata does not place there")
@@ -43,7 +57,8 @@ def may_lack_handles(scenario: Scenario) -> bool:
 def judge_deleted_logs(nodes: Collection[Node], jury: Jury) -> None:
     """Report each log that a broker has begun to delete, and whose files are still there although it has no job."""
     for node in nodes:
-        if isinstance(node.core, Broker) and node.is_at_leisure and not node.is_damaged:
+        is_sound = not (node.is_damaged or owes_deletions(node))
+        if isinstance(node.core, Broker) and node.is_at_leisure and is_sound:
             for name in _names(node):
                 if name.endswith(DELETE_SUFFIX):
                     jury.report(NAME, f"{node.name} still has {name}, and no job deletes it")
@@ -55,7 +70,7 @@ def judge_deleted_segments(nodes: Collection[Node], jury: Jury) -> None:
         core = node.core
         if not isinstance(core, Broker) or not node.is_at_leisure or node.is_damaged:
             continue
-        if DELETION_TIMER in node.pending_timers:
+        if DELETION_TIMER in node.pending_timers or owes_deletions(node):
             continue
         file_system = node.disk.file_system(Life("eye", sees_through=True))
         for replica in core.replicas().values():

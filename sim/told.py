@@ -40,6 +40,9 @@ LASTING: Final = (
     _of_node("slow disk", r"the disk of WHO takes .+ longer for each call", r"the disk of WHO is fast again"),
     _of_node("disk hangs", r"the disk of WHO hangs", r"the disk of WHO hangs no more"),
     _of_node("disk fails", r"the disk of WHO fails with .+", r"the disk of WHO works again"),
+    _of_node(
+        "no descriptors", r"WHO has (?:few descriptors|no descriptor) left", r"WHO has descriptors again"
+    ),
     _of_node("syncs lie", r"syncs of WHO write nothing from now on", r"syncs of WHO write again"),
     _of_node(
         "writes go astray", r"\d+% of what WHO writes (?:is lost|lands in another place)",

@@ -153,6 +153,11 @@ class Watch:
                 topic, _, number = str(dict(observe.fields)["topic_partition"]).rpartition("-")
                 life = (shell.node_id, shell.life_number)
                 self._offline.on_offline(life, TopicPartition(topic, int(number)), shell.core.image)
+            elif observe.kind == "log_directory.offline" and isinstance(shell, Node):
+                values = dict(observe.fields)
+                directory, disk = str(values["directory"]), shell.disk
+                if not (shell.is_damaged or disk.refused(directory) or self._jury.ghost.excuses):
+                    self._failed_disks.on_offline(shell.node_id, directory, str(values["reason"]))
             elif observe.kind == "consumer.damaged_batch":
                 self._positions.on_damaged(shell.name, str(dict(observe.fields)["topic_partition"]))
             elif observe.kind == "log.uncleanable":
@@ -224,8 +229,14 @@ class Watch:
             life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
             self.standing.on_step((shell.name, shell.life_number), now_ms, effects, core.config)
             self._idle_brokers.on_step(life, core, now_ms, events, effects)
+            if shell.was_short:
+                self._witness.on_short(shell.node_id, is_short=shell.is_short)
             if not (
-                shell.is_damaged or shell.is_stopping or shell.disk.spoils_calls or shell.disk.has_refused
+                shell.is_damaged
+                or shell.is_stopping
+                or shell.disk.spoils_calls
+                or shell.disk.has_refused
+                or shell.is_short
             ):
                 self._retention.on_step(life, core, now_ms, events, effects)
                 self._witness.rounds.on_step(life, core, now_ms, events, effects)

@@ -13,6 +13,7 @@ from sim.scenario.steps import (
     BreakDisk,
     Kill,
     KillInside,
+    LackDescriptors,
     LagMetadata,
     PartialWrite,
     Power,
@@ -34,6 +35,7 @@ _NEVER: Mapping[type[Step], str] = {
     FlipBits: "a proxy carries bytes and does not know records",
     SlowCpu: "nobody outside sees the steps of a process",
     KillStart: "nobody outside sees the changes that a start makes",
+    LackDescriptors: "a process would lack them for its connections, too",
     KillInside: "nobody outside sees a change on a disk in its midst",
 }
 

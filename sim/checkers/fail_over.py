@@ -58,6 +58,8 @@ class FailOver:
         self._taken_us: dict[int, int] = {}
         # Pairs of a broker and a partition that its disks do not give it.
         self._offline: set[tuple[int, str]] = set()
+        # Until when each broker was short of descriptors.
+        self._short_us: dict[int, int] = {}
         # Since when the topic of each partition allows unclean elections.
         self._allowed_us: dict[str, int] = {}
         # By partition: its leader and epoch, and since when that is so.
@@ -82,6 +84,15 @@ class FailOver:
         """Notes that a heartbeat of the broker was refused, which is no sign of life."""
         self._taken_us.pop(broker, None)
 
+    def on_short(self, broker: int) -> None:
+        """Notes that the broker lacks descriptors, or has not caught up yet since it did: it may lead later."""
+        self._short_us[broker] = UNHEARD_US
+
+    def on_served(self, broker: int, now_us: int) -> None:
+        """Notes that the broker lacks no descriptors any more."""
+        if self._short_us.get(broker) == UNHEARD_US:
+            self._short_us[broker] = now_us
+
     def on_offline(self, broker: int, partition: str) -> None:
         self._offline.add((broker, partition))
 
@@ -92,6 +103,7 @@ class FailOver:
             pulse.since_us = UNHEARD_US
             self._ended_epochs[broker] = self._epochs[broker]
         self._offline = {each for each in self._offline if each[0] != broker}
+        self._short_us.pop(broker, None)
 
     def look(
         self,
@@ -175,6 +187,7 @@ class FailOver:
     def _idle(self, name: str, partition: PartitionGhost, since_us: int, elected_at: int, now_us: int) -> str:
         """Returns which broker has read that it leads, and does not lead, if any."""
         leader, epoch = partition.leader, partition.epoch
+        since_us = max(since_us, self._short_us.get(leader, 0))
         is_late = now_us - since_us > BOUND_US and partition.begun_epoch < epoch
         if is_late and leader >= 0 and self._can_lead(leader, name, BOUND_US, now_us):
             if self._pulses[leader].metadata_offset > elected_at:

@@ -1,4 +1,4 @@
-"""Judges whether a broker takes a log directory offline once a call on its disk has failed."""
+"""Judges whether a broker takes a log directory offline once a call on its disk has failed, and only then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ class FailedDisks:
     """A directory goes offline in the step that learns of a failed call below it (AP16, KIP-112, KAFKA-10778).
 
     What the kernel holds of its files is not known from then on, so no log in it may take or serve anything more. A
-    step learns of what its own calls have met, and of what a job has met when it takes the end of that job.
+    step learns of what its own calls have met, and of what a job has met when it takes the end of that job. Where no
+    call has failed, no directory goes offline: not for want of a descriptor, which fails one call and no disk.
     """
 
     name = "failed-disks"
@@ -37,6 +38,11 @@ class FailedDisks:
                     what = f"goes on with {directory} although a call on {path} has failed"
                     self._jury.report(self.name, f"broker {broker} {what}")
         self._judged[broker] = number, len(errors)
+
+    def on_offline(self, broker: int, directory: str, reason: str) -> None:
+        """Receives a directory that goes offline, of which no call has failed and nothing is damaged."""
+        what = f"takes {directory} offline, of which no call has failed: {reason}"
+        self._jury.report(self.name, f"broker {broker} {what}")
 
     def _count(self, life: tuple[int, int]) -> int:
         number, count = self._judged.get(life[0], (life[1], 0))

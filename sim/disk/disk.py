@@ -15,7 +15,7 @@ from typing import final
 from sim.buggify.disks import DiskPoints
 from sim.disk.cache import PageCache
 from sim.disk.costs import Meter
-from sim.disk.faults import ALL_VERBS, MUTATING, WRITES, Applied, Phantom, Refusal, Trigger
+from sim.disk.faults import ALL_VERBS, MUTATING, OPENING, WRITES, Applied, Phantom, Refusal, Trigger
 from sim.disk.file import Fate, FileNode
 from sim.disk.handles import SimFileSystem
 from sim.disk.life import Life
@@ -187,6 +187,18 @@ class SimDisk:
 
     def end_refusal(self) -> None:
         self._cache.faults.refusal = None
+
+    def lack_descriptors(self, verbs: Collection[str]) -> None:
+        """Leave the process that runs no descriptor for calls of these verbs, some of `OPENING`: until this is called
+        without any, or `begin_life`.
+        """
+        assert OPENING.issuperset(verbs), verbs
+        self._cache.faults.lacking = frozenset(verbs)
+
+    @property
+    def lacks_descriptors(self) -> bool:
+        """Whether the process that runs lacks descriptors."""
+        return bool(self._cache.faults.lacking)
 
     def let_syncs_lie(self, lie: bool) -> None:
         """Let syncs of files report success and write nothing, as long as `lie` was passed last."""

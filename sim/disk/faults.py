@@ -29,8 +29,10 @@ MUTATING: Final = frozenset(
     }
 )
 READ_OR_MUTATE: Final = MUTATING | {"read"}
-# With the one that asks for descriptors, which is no call to a disk.
-ALL_VERBS: Final = READ_OR_MUTATE | {"reserve"}
+# What needs a descriptor: a few that are kept for a change, a file that is opened, made, or used after a rest. Only the
+# making is a call to a disk.
+OPENING: Final = frozenset({"create", "open", "reopen", "reserve"})
+ALL_VERBS: Final = READ_OR_MUTATE | OPENING
 WRITES: Final = frozenset({"append", "write_at"})
 RENAMES: Final = frozenset({"rename"})
 
@@ -119,19 +121,24 @@ class Phantom:
 _EIO_ALWAYS: Final = Trigger(
     countdown=0, verbs=frozenset(), path_suffix="", applied=Applied.NOTHING, error_number=errno.EIO
 )
+_NO_DESCRIPTOR: Final = Trigger(
+    countdown=0, verbs=frozenset(), path_suffix="", applied=Applied.NOTHING, error_number=errno.EMFILE
+)
 
 
 @final
 class ArmedFaults:
     """The triggers that wait on one disk, and its directories that raise EIO."""
 
-    __slots__ = ("_broken", "_triggers", "phantom", "refusal", "refused", "syncs_lie", "told")
+    __slots__ = ("_broken", "_triggers", "lacking", "phantom", "refusal", "refused", "syncs_lie", "told")
 
     def __init__(self) -> None:
         self._triggers: list[Trigger] = []
         self._broken: list[str] = []
         self.refusal: Refusal | None = None
         self.phantom: Phantom | None = None
+        # The calls for which the process that runs has no descriptor left. No disk has failed then.
+        self.lacking: frozenset[str] = frozenset()
         # Whether syncs of files report success and write nothing.
         self.syncs_lie = False
         # The paths of calls that met an error, since `begin_life` was called last, and of those that told their caller.
@@ -141,13 +148,13 @@ class ArmedFaults:
     @property
     def is_armed(self) -> bool:
         """Whether any call could be struck."""
-        return bool(self._triggers or self._broken or self.refusal or self.syncs_lie)
+        return bool(self._triggers or self._broken or self.refusal or self.syncs_lie or self.lacking)
 
     @property
     def spoils_calls(self) -> bool:
         """Whether any call could meet an error or lie. A death that waits changes no call before it strikes."""
         is_sound = all(trigger.error_number is None for trigger in self._triggers)
-        return bool(not is_sound or self._broken or self.refusal or self.syncs_lie)
+        return bool(not is_sound or self._broken or self.refusal or self.syncs_lie or self.lacking)
 
     @property
     def is_broken(self) -> bool:
@@ -180,7 +187,10 @@ class ArmedFaults:
     def struck(self, verb: str, path: str, size_bytes: int = 0) -> Trigger | None:
         """Returns the trigger that strikes this call, and notes the path if the call meets an error."""
         trigger = self._struck(verb, path, size_bytes)
-        if trigger is not None and trigger.error_number is not None:
+        # Where a descriptor is lacking no disk has failed.
+        if trigger is None or trigger is _NO_DESCRIPTOR:
+            return trigger
+        if trigger.error_number is not None:
             self.refused.append(path)
             self.told.append(path)
         return trigger
@@ -191,7 +201,8 @@ class ArmedFaults:
         self.told.pop()
 
     def begin_life(self) -> None:
-        """Forget the errors that earlier processes met."""
+        """Forget the errors that earlier processes met, and what they lacked."""
+        self.lacking = frozenset()
         self.refused.clear()
         self.told.clear()
 
@@ -199,6 +210,8 @@ class ArmedFaults:
         """Returns the trigger that strikes this call, and removes it; every matching trigger counts the call."""
         if self.breaks(path):
             return _EIO_ALWAYS
+        if verb in self.lacking:
+            return _NO_DESCRIPTOR
         if self.refusal is not None and (refused := self.refusal.strikes(verb, path, size_bytes)):
             return refused
         struck = [trigger for trigger in self._triggers if trigger.strikes(verb, path)]

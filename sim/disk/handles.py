@@ -244,6 +244,8 @@ class SimFile:
             raise _refuse(errno.EBADF, self._path)
         self.is_used = True
         if self._rests:
+            if self._cache.faults.lacking and not self._life.sees_through:
+                self._owner.ask_for_descriptor("reopen", self._path)
             self._look_again()
             if not may_rest:
                 self._rests = False
@@ -344,13 +346,20 @@ class SimFileSystem:
 
     @contextmanager
     def reserved(self, count: int) -> Iterator[None]:
-        """Do nothing: a simulated process has as many descriptors as it likes, unless a fault strikes `reserve`."""
+        """Do nothing: a simulated process has as many descriptors as it likes, unless a fault strikes `reserve`.
+
+        Where it has those that it keeps, no call within the block lacks one.
+        """
         assert count > 0, count
         self._life.check_alive()
-        stop = self._cache.strike("reserve", "")
+        self.ask_for_descriptor("reserve", "")
+        yield
+
+    def ask_for_descriptor(self, verb: str, path: str) -> None:
+        """Raises OSError if a fault leaves the process no descriptor for the call."""
+        stop = self._cache.strike(verb, path)
         if stop is not None:
             stop.end()
-        yield
 
     def hold(self, handle: SimFile | SimReadMap) -> None:
         """Count what was opened or mapped until it is closed; nobody asks what an eye from outside holds."""
@@ -388,6 +397,8 @@ class SimFileSystem:
             if mode in (OpenMode.READ, OpenMode.WRITE):
                 raise missing(path)
             found = self._create(parent, name, path)
+        elif self._cache.faults.lacking and not self._life.sees_through:
+            self.ask_for_descriptor("open", path)
         return SimFile(self, found, path, writable=mode is not OpenMode.READ, can_rest=can_rest)
 
     def exists(self, path: str) -> bool:

@@ -9,11 +9,12 @@ from typing import Final, final
 
 from cluster.core.metadata.snapshots import SNAPSHOT_SUFFIX
 from sim.disk import SimDisk
-from sim.disk.faults import MUTATING, READ_OR_MUTATE
+from sim.disk.faults import MUTATING, OPENING, READ_OR_MUTATE
 from sim.faults.nodes import WIPED, NodeFaults
 from sim.faults.targets import Site, Targets
 from sim.hosts.node import Node
 from sim.scenario.disk_steps import FailDisk, FailSync, LieSyncs, RestoreDisk, SaveDisk, SyncedFile, WipeDisk
+from sim.scenario.steps import LackDescriptors
 from sim.world.time import Actor
 from storage.producers.prepared_snapshot import UNFINISHED_SUFFIX
 from storage.segment.names import CLEANED_SUFFIX
@@ -34,6 +35,10 @@ _WRITTEN_BY_JOBS: Final[Mapping[SyncedFile, str]] = {
     "snapshot": UNFINISHED_SUFFIX,
     "metadata": f"{SNAPSHOT_SUFFIX}.tmp",
 }
+_LEFT: Final = {"few": "few descriptors", "none": "no descriptor"}
+_LACKING: Final = {"few": frozenset({"reserve"}), "none": OPENING}
+# A broker tries again each second; what follows from that takes a few steps and jobs.
+_CATCHING_UP_US: Final = 1_500_000
 _ERRORS: Final = {"io": errno.EIO, "full": errno.ENOSPC, "read-only": errno.EROFS}
 
 SET_BACK: Final = "a disk was set back to an older image"
@@ -125,6 +130,30 @@ class DiskFaults:
                 self._site.world.after(self._actor, step.lasting, self._end_lies, (node, number))
         return bool(nodes)
 
+    def lack_descriptors(self, step: LackDescriptors) -> bool:
+        """Leave processes no descriptor until `for` is over, everything is healed, or they end."""
+        nodes = [each for each in self._targets.nodes(step.lack_descriptors, step) if each.is_up]
+        self._targets.bind(step, nodes)
+        for node in nodes:
+            self._site.tell(f"{node.name} has {_LEFT[step.left]} left")
+            node.disk.lack_descriptors(_LACKING[step.left])
+            number = self._begin(step.verb, node)
+            if step.lasting is not None:
+                self._site.world.after(self._actor, step.lasting, self._end_lack, (node, number))
+        return bool(nodes)
+
+    def _end_lack(self, token: tuple[Node, int]) -> None:
+        node, number = token
+        if self._numbers.get((LackDescriptors.verb, node.name)) == number:
+            del self._numbers[LackDescriptors.verb, node.name]
+            self._site.tell(f"{node.name} has descriptors again")
+            self._give_descriptors(node)
+
+    def _give_descriptors(self, node: Node) -> None:
+        if node.disk.lacks_descriptors:
+            node.disk.lack_descriptors(())
+            node.short_until_us = node.world.now_us + _CATCHING_UP_US
+
     def _end_lies(self, token: tuple[Node, int]) -> None:
         node, number = token
         if self._numbers.get((LieSyncs.verb, node.name)) == number:
@@ -168,4 +197,5 @@ class DiskFaults:
         self._numbers.clear()
         for node in (self._site.controller, *self._site.brokers.values()):
             node.disk.let_syncs_lie(False)
+            self._give_descriptors(node)
             node.disk.end_refusal()

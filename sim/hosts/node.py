@@ -118,6 +118,8 @@ class Node(Shell):
         # Whether that ever happened in a way that may keep the broker from starting.
         self.is_damaged = False
         self.has_power = True
+        # Until when it catches up on what it has left for want of descriptors.
+        self.short_until_us = 0
         self.is_stopping = False
         # Whether answers with metadata wait until `release_metadata`.
         self.holds_metadata = False
@@ -135,6 +137,16 @@ class Node(Shell):
     @property
     def is_up(self) -> bool:
         return self.core is not None
+
+    @property
+    def was_short(self) -> bool:
+        """Whether any process of the node has ever lacked descriptors."""
+        return self.disk.lacks_descriptors or self.short_until_us > 0
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the process lacks descriptors, or did so little ago that what it left is still to be done."""
+        return self.disk.lacks_descriptors or self.world.now_us < self.short_until_us
 
     @property
     def runs_since_us(self) -> int | None:

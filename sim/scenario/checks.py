@@ -42,6 +42,7 @@ from sim.scenario.steps import (
     Isolate,
     Kill,
     KillInside,
+    LackDescriptors,
     LagMetadata,
     Lose,
     PartialWrite,
@@ -299,10 +300,10 @@ _OF_LINKS = (Cut, Heal, Isolate, Slow, Lose, Clog, Narrow, HangUp, FlipBits)
 # The steps whose verb has all that they strike, and that `_targets` need not know one by one.
 _OF_ONE_TARGET = (
     LagMetadata, DiskStep, Clog, Narrow, HangUp, SlowCpu, KillInside, KillStart, RollingRestart, FreezeClock,
-    HangDisk, FlipBits,
+    HangDisk, FlipBits, LackDescriptors,
 )  # fmt: skip
 # The steps that only brokers may be targets of.
-_OF_BROKERS = (DiskStep, RollingRestart)
+_OF_BROKERS = (DiskStep, RollingRestart, LackDescriptors)
 _OF_CLIENTS = (*_OF_LINKS, Kill, Stop, Pause, Pick, Restart, StepClock, SlowCpu, FreezeClock)
 
 

@@ -274,6 +274,22 @@ class SlowDisk(Named):
     lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)
 
 
+class LackDescriptors(Named):
+    """Leaves the process of a broker no file descriptor for a while, as a leak or a low limit does.
+
+    What it has open it keeps. A call that finds none has changed nothing, and no log or directory goes offline because
+    of it: what was to be done is done later. A process that starts has what it needs.
+    """
+
+    verb = "lack_descriptors"
+    lack_descriptors: TargetField = Field(description="The brokers.")
+    left: Literal["few", "none"] = Field(
+        default="few",
+        description="With a `few` left single files are opened, and no change begins that needs several of them.",
+    )
+    lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)
+
+
 class StepClock(Named):
     """Sets the clock of a machine ahead or back. A running process sees only the step ahead: its time never falls."""
 
@@ -329,7 +345,7 @@ OF_METHODS = (Cut, Slow, Lose, Clog)
 VERBS: tuple[type[Step], ...] = (
     Kill, KillInside, Power, Pause, Stop, Pick, Restart, Cut, Heal, Isolate, Slow, Lose, PartialWrite, BreakDisk,
     SlowDisk, StepClock, CreateTopic, DeleteTopic, AlterTopic, LagMetadata, *DISK_VERBS,
-    Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock, HangDisk, FlipBits,
+    Clog, Narrow, HangUp, SlowCpu, KillStart, RollingRestart, FreezeClock, HangDisk, FlipBits, LackDescriptors,
 )  # fmt: skip
 VERB_NAMES = tuple(kind.verb for kind in VERBS)
 
@@ -371,6 +387,7 @@ AnyStep = Annotated[
     | Annotated[FreezeClock, Tag("freeze_clock")]
     | Annotated[HangDisk, Tag("hang_disk")]
     | Annotated[FlipBits, Tag("flip_bits")]
+    | Annotated[LackDescriptors, Tag("lack_descriptors")]
     | Annotated[FailDisk, Tag("fail_disk")]
     | Annotated[FailSync, Tag("fail_sync")]
     | Annotated[LieSyncs, Tag("lie_syncs")]

@@ -153,7 +153,8 @@ class MetadataWitness:
         elif isinstance(core, Broker):
             claimant = self._claimant(node, "image")
             self._judge_image(node, claimant, core.image)
-            if core.applied_offset >= 0 and not claimant.is_wrong:
+            # What it could not do for want of descriptors it does soon.
+            if core.applied_offset >= 0 and not (claimant.is_wrong or node.is_short):
                 self._judge_roles(node, claimant, core)
 
     def _judge_image(self, node: Node, claimant: _Claimant, image: MetadataImage) -> None:

@@ -207,6 +207,13 @@ class Witness:
                 self._answers.on_gone(node.node_id, name, int(fields.get("leader_epoch", -1)))
                 self._fetches.look_at_gone(node.node_id, node.core, name)
 
+    def on_short(self, node_id: int, *, is_short: bool) -> None:
+        """Receives whether the broker lacks descriptors, or did so little ago that what it left is still to be done."""
+        if is_short:
+            self._fail_over.on_short(node_id)
+        else:
+            self._fail_over.on_served(node_id, self.jury.now_us())
+
     def look(self, controller_since_us: int | None) -> None:
         """Judge what should have happened by now; to be called at intervals, beside the events.
 

@@ -38,6 +38,8 @@ steps:
   - {at: 3s, heal: broker 1}
   - {at: 3s, slow_disk: all, by: 1ms, for: 100ms}
   - {at: 3s, hang_disk: broker 3, for: 100ms}
+  - {at: 3s, lack_descriptors: broker 1, for: 100ms}
+  - {at: 3500ms, lack_descriptors: broker 2, left: none, for: 100ms}
   - {at: 3s, slow_cpu: producer 1, by: 1ms, for: 100ms}
   - {at: 3s, step_clock: consumer 1, by: 5ms}
   - {at: 3s, step_clock: consumer 1, by: -5ms}

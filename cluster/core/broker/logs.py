@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import final
 
 from cluster.core import fencing
@@ -102,6 +102,8 @@ class BrokerLogs:
         self._marked: set[str] = set()
         # What found no descriptor and is tried again with the next checkpoint: deletions of logs, and the jobs of such.
         self._undeleted: dict[TopicPartition, None] = {}
+        # The logs that could not be set aside for want of descriptors, each with its directory.
+        self._strays: dict[TopicPartition, LogManager] = {}
         self._unfinished: list[Callable[[], None]] = []
         self._cuts: list[RecoveryCut] = []
         self.cluster_id = ""
@@ -217,14 +219,16 @@ class BrokerLogs:
 
         The log of an earlier topic of the same name, which no removal has deleted, is set aside first (ROL-5, LL4).
         """
-        # It is placed here again.
-        self._undeleted.pop(TopicPartition(topic.name, partition), None)
+        topic_partition = TopicPartition(topic.name, partition)
         topic_id = text_topic_id(topic.topic_id)
         manager = self.directories.manager_of(topic.name, partition)
         if manager is not None:
             known_id = manager.topic_ids.get(directory_name(topic.name, partition))
             if known_id is not None and not fencing.is_same_topic(topic_id, known_id):
-                self._set_aside(manager, TopicPartition(topic.name, partition))
+                self._set_aside(manager, topic_partition)
+        # It is placed here again. Where an earlier topic's log could not be set aside, its deletion still waits.
+        self._undeleted.pop(topic_partition, None)
+        self._strays.pop(topic_partition, None)
         is_known = self.get(topic.name, partition) is not None
         log = self.directories.create(topic.name, partition, config, topic_id, now_ms)
         if is_known:
@@ -276,7 +280,7 @@ class BrokerLogs:
         self._outbox.run_job("delete", delete_files, then)
 
     def _delete_again(self) -> None:
-        """Tries the deletions again that found no descriptor."""
+        """Tries the deletions again that found no descriptor, and to set the logs aside that did not."""
         undeleted, self._undeleted = self._undeleted, {}
         unfinished, self._unfinished = self._unfinished, []
         for delete_files in unfinished:
@@ -285,6 +289,10 @@ class BrokerLogs:
             log = self.get(*topic_partition)
             if log is not None:
                 self._delete_alone(topic_partition, log)
+        strays, self._strays = self._strays, {}
+        for topic_partition, manager in strays.items():
+            if manager in self.directories.online and manager.get(*topic_partition) is not None:
+                self._set_aside_alone(manager, topic_partition)
 
     def _delete_alone(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         try:
@@ -295,14 +303,30 @@ class BrokerLogs:
     def set_strays_aside(self, expected: dict[TopicPartition, str]) -> None:
         """Renames the logs that the first image does not place here, and keeps them, as Kafka does (ROL-5, LL4)."""
         for manager in list(self.directories.online):
-            try:
-                self._set_strays_aside(manager, expected)
-            except (StorageError, OSError) as error:
-                if not is_disk_error(error):
-                    raise
-                self.directories.fail(manager.directory, error)
+            for topic_partition in self._strays_in(manager, expected):
+                if not self._set_aside_alone(manager, topic_partition):
+                    break
 
-    def _set_strays_aside(self, manager: LogManager, expected: dict[TopicPartition, str]) -> None:
+    def _set_aside_alone(self, manager: LogManager, topic_partition: TopicPartition) -> bool:
+        """Sets a stray aside or, without descriptors for it, leaves that to the next checkpoint of high watermarks.
+
+        Returns whether its directory is online then.
+        """
+        try:
+            self._set_aside(manager, topic_partition)
+        except OutOfHandles as error:
+            logger.warning("stray log not set aside yet: log=%s reason=%s", topic_partition, error)
+            self._strays[topic_partition] = manager
+        except (StorageError, OSError) as error:
+            if not is_disk_error(error):
+                raise
+            self.directories.fail(manager.directory, error)
+            return False
+        return True
+
+    def _strays_in(
+        self, manager: LogManager, expected: dict[TopicPartition, str]
+    ) -> Iterator[TopicPartition]:
         for name in list(manager.logs):
             parsed = parse_directory_name(name)
             topic_partition = TopicPartition(parsed.topic, parsed.partition)
@@ -311,14 +335,7 @@ class BrokerLogs:
             if wanted_id is None or not (
                 known_id is None or fencing.is_same_topic(text_topic_id(wanted_id), known_id)
             ):
-                self._set_aside_later(manager, topic_partition)
-
-    def _set_aside_later(self, manager: LogManager, topic_partition: TopicPartition) -> None:
-        """Sets a stray aside or, without descriptors for it, leaves that to the next start."""
-        try:
-            self._set_aside(manager, topic_partition)
-        except OutOfHandles as error:
-            logger.warning("stray log not set aside: log=%s reason=%s", topic_partition, error)
+                yield topic_partition
 
     def _set_aside(self, manager: LogManager, topic_partition: TopicPartition) -> None:
         path = manager.set_aside(topic_partition.topic, topic_partition.partition)

@@ -110,6 +110,12 @@ def _hang_disk(ground: Ground, choices: Choices) -> list[Part]:
     return [{"hang_disk": ground.node(choices), "for": choices.ms((*AWAY_MS, 9_000), "for")}]
 
 
+def _lack_descriptors(ground: Ground, choices: Choices) -> list[Part]:
+    target = "all" if choices.chance(15, "all") else ground.broker(choices)
+    left = "none" if choices.chance(60, "none") else "few"
+    return [{"lack_descriptors": target, "left": left, "for": choices.ms(AWAY_MS, "for")}]
+
+
 def _step_clock(ground: Ground, choices: Choices) -> list[Part]:
     is_of_client = choices.chance(30, "client")
     target = ground.client(choices) if is_of_client else ground.node(choices)
@@ -132,6 +138,7 @@ DISKS = (
     ),
     Fault(name="slow-disk", family="disk", percent=40, most=3, draw=_slow_disk),
     Fault(name="hang-disk", family="disk", percent=20, most=2, draw=_hang_disk),
+    Fault(name="lack-descriptors", family="process", percent=30, most=3, draw=_lack_descriptors),
     Fault(name="step-clock", family="clock", percent=30, most=3, draw=_step_clock),
     Fault(name="freeze-clock", family="clock", percent=20, most=2, draw=_freeze_clock),
 )

@@ -82,6 +82,24 @@ def _fails_then_deleted(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _lacking_topics(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a broker without descriptors as a topic is deleted, and as it is created again.
+
+    What it cannot do then it does later: no log of the new topic is made before that of the old one is gone.
+    """
+    name = choices.pick([each for each in ground.deletable if each != WIDE], "topic")
+    left = choices.pick(("few", "few", "none"), "left")
+    end_ms = choices.pick((400, 1_000, 2_500), "end")
+    roles = ("leader", "follower") if ground.scenario.topics[name].replicas > 1 else ("leader",)
+    victim = f"{choices.pick(roles, 'victim')}({name}/0)"
+    lack: Part = {"lack_descriptors": victim, "left": left, "for": f"{end_ms}ms", "as": "L"}
+    again: Part = {"at": f"+{choices.pick((1, 100, 300, end_ms + 400), 'again')}ms", "create_topic": name}
+    steps: list[Part] = [lack, {"at": "+50ms", "delete_topic": name}, again]
+    if choices.chance(40, "ends"):
+        steps.append({"at": f"+{choices.pick((100, 700), 'after')}ms", "kill": "L", "down": "300ms"})
+    return steps
+
+
 def _cut_change(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a topic of many partitions, of whose creation the controller writes the first batch at most.
 
@@ -95,9 +113,13 @@ def _has_wide(ground: Ground) -> bool:
     return WIDE in ground.deletable
 
 
+def _deletable_narrow(ground: Ground) -> bool:
+    return any(each != WIDE for each in ground.deletable)
+
+
 def _deletable_offline(ground: Ground) -> bool:
     """Whether a topic may be deleted whose log has failed at a broker that goes on with other directories."""
-    return any(each != WIDE for each in ground.deletable) and ground.scenario.cluster.directories > 1
+    return _deletable_narrow(ground) and ground.scenario.cluster.directories > 1
 
 
 def _alter(ground: Ground, choices: Choices) -> list[Part]:
@@ -186,6 +208,14 @@ TOPICS = (
         most=3,
         draw=_fails_then_deleted,
         is_possible=_deletable_offline,
+    ),
+    Fault(
+        name="lacking-topics",
+        family="topic",
+        percent=60,
+        most=2,
+        draw=_lacking_topics,
+        is_possible=_deletable_narrow,
     ),
     Fault(name="lag-metadata", family="topic", percent=40, most=3, draw=_lag),
 )

@@ -208,6 +208,53 @@ def test_rol5_a_log_whose_name_a_new_topic_has_meanwhile_is_set_aside_and_the_ne
     assert outcomes(produce(setup, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
 
 
+def test_rol5_the_log_of_a_deleted_topic_goes_though_another_of_its_name_came_and_went_meanwhile() -> None:
+    setup, other = leading(), "2f" * 16
+    lack(setup, "reserve")
+    setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
+    setup.metadata(*topic(topic_id=other))
+    setup.metadata(RemoveTopicRecord(name="t", topic_id=other))
+    assert (placed(setup), setup.broker.replicas()) == (ALL, {})
+    setup.disk.mend()
+    setup.fire(HIGH_WATERMARK_TIMER)
+    assert placed(setup) == {"one": [], "two": []}
+
+
+def test_rol5_an_earlier_topics_log_is_deleted_while_the_role_of_its_successor_waits() -> None:
+    setup = leading()
+    lack(setup, "reserve")
+    setup.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
+    setup.metadata(*topic(topic_id="2f" * 16))
+    setup.disk.mend()
+    setup.fire(HIGH_WATERMARK_TIMER)
+    assert placed(setup) == {"one": [], "two": []}
+    retry(setup)
+    assert all_placed(setup) == [str(each) for each in PARTITIONS]
+    assert outcomes(produce(setup, *PARTITIONS)) == dict.fromkeys(range(4), ErrorCode.NONE)
+
+
+def test_ll4_a_stray_that_finds_no_descriptor_is_set_aside_with_the_next_checkpoint() -> None:
+    again = restarted(leading())
+    lack(again, "reserve")
+    again.boot()
+    assert placed(again) == ALL
+    again.disk.mend()
+    effects = again.fire(HIGH_WATERMARK_TIMER)
+    assert is_serving(again, effects) and len(observed(effects, "replica.set_aside")) == 4
+    assert placed(again) == {"one": [], "two": []}
+    assert observed(again.fire(HIGH_WATERMARK_TIMER, 5_000), "replica.set_aside") == []
+
+
+def test_ll4_a_stray_that_is_placed_here_meanwhile_stays() -> None:
+    again = restarted(leading())
+    lack(again, "reserve")
+    again.boot()
+    again.disk.mend()
+    again.metadata(*topic())
+    assert observed(again.fire(HIGH_WATERMARK_TIMER), "replica.set_aside") == []
+    assert placed(again) == ALL
+
+
 def test_cl23_a_log_whose_deletion_waits_for_a_descriptor_is_not_compacted() -> None:
     """A round would lose its files to the deletion, and take that for a failed disk."""
     setup = compacting()

@@ -86,7 +86,7 @@ def carried_out() -> set[type[Step]]:
 def test_every_verb_of_a_scenario_is_carried_out_or_one_of_those_that_are_always_skipped() -> None:
     assert {kind.verb for kind in set(VERBS) - carried_out()} == {
         "power", "partial_write", "break_disk", "slow_disk", "step_clock", "lag_metadata", "slow_cpu",
-        "kill_start", "kill_inside", "freeze_clock", "hang_disk",
+        "kill_start", "kill_inside", "freeze_clock", "hang_disk", "lack_descriptors",
         "rot", "flip_bits", "lose_writes", "misdirect_writes",
         "fail_disk", "fail_sync", "lie_syncs", "wipe_disk", "save_disk", "restore_disk",
     }  # fmt: skip

@@ -51,3 +51,11 @@ def test_another_life_begins_with_its_own_errors() -> None:
     assert not broker.step(life=(1, 3))
     assert broker.step(LOG, life=(1, 3))
     assert broker.step(LOG, life=(2, 3))
+
+
+def test_ap16_a_directory_of_which_no_call_has_failed_stays_online() -> None:
+    broker = Broker("/data-1", "/data-2")
+    broker.disks.on_offline(1, "/data-1", "no descriptor")
+    assert [each.what for each in broker.jury.violations] == [
+        "broker 1 takes /data-1 offline, of which no call has failed: no descriptor"
+    ]
