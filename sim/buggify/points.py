@@ -170,6 +170,11 @@ _STRAYS = _of(
     ),
     ("stray-of-a-client", 25, "the controller is asked for a topic, or a change of one, that cannot be"),
     ("topic-of-a-bystander", 10, "the controller creates, alters, grows or deletes a topic that nobody uses"),
+    (
+        "registration-of-a-copy",
+        20,
+        "another process registers under the id of a broker whose session has ended, and is not heard again",
+    ),
     ("question-to-the-controller", 25, "the controller is asked for metadata, as brokers are by clients"),
     (
         "question-of-offsets",

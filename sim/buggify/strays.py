@@ -208,6 +208,22 @@ def _of_a_bystander(body: RequestBody, pick: Pick) -> Stray | None:
     return Stray(_OF_BYSTANDER[pick(len(_OF_BYSTANDER))], "")
 
 
+def _of_a_copy(body: RequestBody, pick: Pick) -> Stray | None:
+    """Returns the registration of a process that was started under the broker's id, and is never heard again.
+
+    It is granted where the broker has no live session: the broker ends its roles then, and registers again.
+    """
+    # One that still wishes to be fenced has no roles yet.
+    if not isinstance(body, BrokerHeartbeatRequest) or body.want_fence or body.header is None:
+        return None
+    broker, incarnation = body.header.broker_id, f"{_INCARNATION[:28]}{body.header.broker_id:04x}"
+    copy = RegisterBrokerRequest(
+        header=replace(body.header, incarnation=incarnation), broker_id=broker, incarnation=incarnation,
+        host="copy", port=9_000, cluster_id=body.header.cluster_id,
+    )  # fmt: skip
+    return Stray(copy, "")
+
+
 def _question(body: RequestBody, pick: Pick) -> Stray | None:
     # Clients ask brokers; but whoever has its address may ask the controller, too.
     return Stray(MetadataRequest(topics=None), "") if isinstance(body, _OfBroker) else None
@@ -249,6 +265,7 @@ STRAYS: Mapping[str, Callable[[RequestBody, Pick], Stray | None]] = {
     "stray-of-a-client": _of_a_client,
     "stray-too-large": _too_large,
     "topic-of-a-bystander": _of_a_bystander,
+    "registration-of-a-copy": _of_a_copy,
     "question-to-the-controller": _question,
     "question-of-offsets": _question_of_offsets,
 }

@@ -153,6 +153,9 @@ class MetadataWitness:
         elif isinstance(core, Broker):
             claimant = self._claimant(node, "image")
             self._judge_image(node, claimant, core.image)
+            if core.applied_offset >= 0 and _is_superseded(core) and not claimant.is_wrong:
+                what = "goes on in its roles, although another process is registered as this broker since"
+                self._report(node, claimant, what)
             # What it could not do for want of descriptors it does soon.
             if core.applied_offset >= 0 and not (claimant.is_wrong or node.is_short):
                 self._judge_roles(node, claimant, core)
@@ -246,3 +249,11 @@ class MetadataWitness:
     def _report(self, node: Node, claimant: _Claimant, what: str) -> None:
         claimant.is_wrong = True
         self._jury.report(NAME, f"{node.name}: {what}")
+
+
+def _is_superseded(core: Broker) -> bool:
+    """Whether the metadata that the broker has read names another process, of a later life, as this broker (BRK-3)."""
+    known, own = core.image.brokers.get(core.node_id), core.manager.context
+    if known is None or known.incarnation == own.header.incarnation:
+        return False
+    return known.broker_epoch > own.broker_epoch
