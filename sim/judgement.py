@@ -19,6 +19,7 @@ from sim.checkers.producer_sequences import NAME as PRODUCER_SEQUENCES
 from sim.checkers.producer_sequences import sequence_findings
 from sim.cluster import Cluster
 from sim.hosts.history import History, Outcome, text_of
+from sim.left_logs import owes_deletions
 from sim.story import Chronicle
 from sim.witness.disk_logs import DiskLogs
 from sim.witness.log_reader import LogReader
@@ -29,6 +30,8 @@ from storage.batch import RecordBatch
 LOOK_US = 50_000
 # A cluster that still makes progress has this many times `converge` in all.
 MOST_WAITS = 20
+# How long a run goes on at most for deletions that wait for the next checkpoint of a broker.
+MOST_OWED_US = 12_000_000
 STARVED_BELOW_PERCENT = 20
 
 
@@ -112,6 +115,14 @@ class Convergence:
             self._jury.report("convergence", f"{waited_us / 1e6:g} s after everything was healed {lacking}")
         else:
             self._chronicle.tell("every replica agrees")
+            self._await_deletions()
+
+    def _await_deletions(self) -> None:
+        """Run the world until each broker has had the time to delete what it found no descriptor for."""
+        world = self._cluster.world
+        end_us = world.now_us + MOST_OWED_US
+        while any(map(owes_deletions, self._cluster.brokers.values())) and world.now_us < end_us:
+            world.run_to(world.now_us + LOOK_US)
 
     def _lacking(self) -> str:
         """Returns what is not at rest yet, in words; empty if everything is at rest."""

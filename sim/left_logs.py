@@ -17,7 +17,7 @@ from storage.topics import DELETE_SUFFIX, BadDirectoryName, parse_directory_name
 
 NAME = "left-logs"
 # For a timer that is late, and a job that takes its time.
-_SPARE_US = 1_500_000
+_SPARE_US = 3_000_000
 
 
 def may_leave_logs(scenario: Scenario) -> bool:
@@ -33,7 +33,7 @@ def owes_deletions(node: Node) -> bool:
     if not isinstance(node.core, Broker) or not node.was_short:
         return False
     interval_ms = node.core.config.replica_high_watermark_checkpoint_interval_ms
-    return node.is_short or node.world.now_us < node.short_until_us + 1_000 * interval_ms + _SPARE_US
+    return node.is_short or node.world.now_us < node.short_ended_us + 1_000 * interval_ms + _SPARE_US
 
 
 def judge_left_logs(nodes: Collection[Node], jury: Jury) -> None:

@@ -156,7 +156,7 @@ class Watch:
             elif observe.kind == "log_directory.offline" and isinstance(shell, Node):
                 values = dict(observe.fields)
                 directory, disk = str(values["directory"]), shell.disk
-                if not (shell.is_damaged or disk.refused(directory) or self._jury.ghost.excuses):
+                if not (shell.is_damaged or disk.refused(directory)):
                     self._failed_disks.on_offline(shell.node_id, directory, str(values["reason"]))
             elif observe.kind == "consumer.damaged_batch":
                 self._positions.on_damaged(shell.name, str(dict(observe.fields)["topic_partition"]))
@@ -230,6 +230,9 @@ class Watch:
             self.standing.on_step((shell.name, shell.life_number), now_ms, effects, core.config)
             self._idle_brokers.on_step(life, core, now_ms, events, effects)
             if shell.was_short:
+                if core.manager.roles.postponed:
+                    # It has not caught up yet.
+                    shell.short_ended_us = shell.world.now_us
                 self._witness.on_short(shell.node_id, is_short=shell.is_short)
             if not (
                 shell.is_damaged

@@ -7,7 +7,7 @@ mistake in the product's replay is seen too, also one that controller and broker
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, final
@@ -249,13 +249,20 @@ def config_difference(replay: Replay, defaults: LogConfig, used: Mapping[str, Lo
 
 
 def role_difference(
-    replay: Replay, broker: int, roles: Mapping[str, Role], offline: Mapping[str, str]
+    replay: Replay,
+    broker: int,
+    roles: Mapping[str, Role],
+    offline: Mapping[str, str],
+    postponed: Container[str] = (),
 ) -> str:
     """Returns the first partition whose role is not the one that the log assigns to the broker; empty if all are.
 
-    `offline` has the topic ids of the partitions of which the broker has said that their disk failed.
+    `offline` has the topic ids of the partitions of which the broker has said that their disk failed; `postponed` are
+    those whose role waits.
     """
     for name, role in roles.items():
+        if name in postponed:
+            continue
         partition, topic = replay.partition(name), replay.topics.get(name.rpartition("-")[0])
         if topic is None or partition is None or broker not in partition.replicas:
             return f"{name} is here, the log does not place it here"
@@ -275,6 +282,7 @@ def role_difference(
         for number, partition in topic.partitions.items()
         if broker in partition.replicas
         and f"{name}-{number}" not in roles
+        and f"{name}-{number}" not in postponed
         and offline.get(f"{name}-{number}") != topic.topic_id
     ]
     return f"{lost[0]} is not here, the log places it here" if lost else ""

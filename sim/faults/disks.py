@@ -37,8 +37,6 @@ _WRITTEN_BY_JOBS: Final[Mapping[SyncedFile, str]] = {
 }
 _LEFT: Final = {"few": "few descriptors", "none": "no descriptor"}
 _LACKING: Final = {"few": frozenset({"reserve"}), "none": OPENING}
-# A broker tries again each second; what follows from that takes a few steps and jobs.
-_CATCHING_UP_US: Final = 1_500_000
 _ERRORS: Final = {"io": errno.EIO, "full": errno.ENOSPC, "read-only": errno.EROFS}
 
 SET_BACK: Final = "a disk was set back to an older image"
@@ -146,13 +144,13 @@ class DiskFaults:
         node, number = token
         if self._numbers.get((LackDescriptors.verb, node.name)) == number:
             del self._numbers[LackDescriptors.verb, node.name]
-            self._site.tell(f"{node.name} has descriptors again")
             self._give_descriptors(node)
 
     def _give_descriptors(self, node: Node) -> None:
         if node.disk.lacks_descriptors:
+            self._site.tell(f"{node.name} has descriptors again")
             node.disk.lack_descriptors(())
-            node.short_until_us = node.world.now_us + _CATCHING_UP_US
+            node.short_ended_us = node.world.now_us
 
     def _end_lies(self, token: tuple[Node, int]) -> None:
         node, number = token

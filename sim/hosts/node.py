@@ -95,6 +95,10 @@ def new_disk(world: World, name: str, clock: Clock | None = None) -> SimDisk:
     return SimDisk(world.draws.child("disk", name), (clock or Clock(world)).wall_ms)
 
 
+# A broker tries again each second what found no descriptor; what follows from that takes a few steps and jobs.
+CATCHING_UP_US = 1_500_000
+
+
 @final
 class Node(Shell):
     """A machine with a disk, and the lives of one process on it, each with a core that `make_core` makes."""
@@ -118,8 +122,8 @@ class Node(Shell):
         # Whether that ever happened in a way that may keep the broker from starting.
         self.is_damaged = False
         self.has_power = True
-        # Until when it catches up on what it has left for want of descriptors.
-        self.short_until_us = 0
+        # When it got descriptors again, which it had lacked; 0: it never lacked them.
+        self.short_ended_us = 0
         self.is_stopping = False
         # Whether answers with metadata wait until `release_metadata`.
         self.holds_metadata = False
@@ -140,13 +144,18 @@ class Node(Shell):
 
     @property
     def was_short(self) -> bool:
-        """Whether any process of the node has ever lacked descriptors."""
-        return self.disk.lacks_descriptors or self.short_until_us > 0
+        """Whether the process lacks descriptors, or a process of the node has got some again that it had lacked."""
+        return self.disk.lacks_descriptors or self.short_ended_us > 0
 
     @property
     def is_short(self) -> bool:
         """Whether the process lacks descriptors, or did so little ago that what it left is still to be done."""
-        return self.disk.lacks_descriptors or self.world.now_us < self.short_until_us
+        if not self.short_ended_us:
+            return self.disk.lacks_descriptors
+        went_on_us = max(self.resumed_us, self.clock.thawed_us, self.still_until_us)
+        stands_still = self.paused or self.clock.frozen_us is not None
+        has_caught_up = self.world.now_us >= max(self.short_ended_us, went_on_us) + CATCHING_UP_US
+        return self.disk.lacks_descriptors or stands_still or not has_caught_up
 
     @property
     def runs_since_us(self) -> int | None:
@@ -167,7 +176,9 @@ class Node(Shell):
         runs_since_us = self.runs_since_us
         if runs_since_us is None or (self._jobs and self.world.now_us - self._job_began_us >= LONG_JOB_US):
             return None
-        return max(runs_since_us, self._long_job_ended_us)
+        since_us = max(runs_since_us, self._long_job_ended_us)
+        # What it had left for want of descriptors comes all at once.
+        return max(since_us, self.short_ended_us + CATCHING_UP_US) if self.short_ended_us else since_us
 
     @property
     def pending_timers(self) -> Collection[str]:

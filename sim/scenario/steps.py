@@ -275,7 +275,7 @@ class SlowDisk(Named):
 
 
 class LackDescriptors(Named):
-    """Leaves the process of a broker no file descriptor for a while, as a leak or a low limit does.
+    """Leaves the process of a broker no file descriptor for a while, or single ones only, as after a leak.
 
     What it has open it keeps. A call that finds none has changed nothing, and no log or directory goes offline because
     of it: what was to be done is done later. A process that starts has what it needs.

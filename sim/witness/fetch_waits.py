@@ -8,7 +8,8 @@ from typing import final
 from cluster.core.broker.broker import Broker
 from cluster.core.effects import Observe, Reply, Stop
 from cluster.core.events import Event, Request
-from cluster.core.messages import FetchRequest, FetchResponse, TopicPartition
+from cluster.core.messages import FetchPartition, FetchRequest, FetchResponse, TopicPartition
+from cluster.core.replica.fetch import ParkedFetch
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury
 from sim.checkers.fetch_waits import FetchWaits
@@ -23,6 +24,8 @@ class FetchWaitWitness:
 
     def __init__(self, jury: Jury) -> None:
         self._waits = FetchWaits(jury)
+        # By node: the parked fetches that searched as what they wait for came.
+        self._searching: dict[str, dict[int, ParkedFetch]] = {}
 
     def on_step(self, node: str, core: Broker, events: Sequence[Event], effects: Sequence[object]) -> None:
         """Receives what a broker's core took in one step, and the effects of that."""
@@ -36,11 +39,28 @@ class FetchWaitWitness:
         first = events[0]
         if len(events) == 1 and type(first) is Request and isinstance(first.body, FetchRequest):
             self._look_at_answer(node, core, first.call, first.body, effects)
+        if node in self._searching:
+            self._look_at_searched(node, core)
         if moved:
             for replica in core.replicas().values():
                 for kind in (_APPENDED, _COMMITTED):
                     if (kind, replica.name) in moved and replica.log.online.reason is None:
                         self._look_at_waiting(node, core, replica, is_appended=kind == _APPENDED)
+
+    def _look_at_searched(self, node: str, core: Broker) -> None:
+        """Show the fetches whose search has ended and that still wait: it has brought them what they wait for."""
+        fetches = core.manager.fetches
+        for call, parked in self._searching.pop(node).items():
+            if fetches.is_searching(call):
+                self._searching.setdefault(node, {})[call] = parked
+            elif fetches.parked_beside(parked.request).get(call) == parked.parked.get(call) is not None:
+                for asked, view in zip(parked.request.partitions, parked.views, strict=True):
+                    replica = core.replicas().get(asked.topic_partition)
+                    if replica is not None and replica.view == view and replica.log.online.reason is None:
+                        log = replica.log
+                        is_of_follower = parked.request.replica_id >= 0
+                        if is_of_follower or log.high_watermark == log.log_end_offset:
+                            self._show(node, core, replica, parked.request, asked)
 
     def _look_at_answer(
         self, node: str, core: Broker, call: int, request: FetchRequest, effects: Sequence[object]
@@ -63,26 +83,31 @@ class FetchWaitWitness:
         log = replica.log
         if not is_appended and log.high_watermark < log.log_end_offset:
             return
-        # What a search goes on for is answered in a later step.
-        for request in _waiting(core, replica.topic_partition, replica.view):
-            if (request.replica_id >= 0) is is_appended:
-                for asked in request.partitions:
-                    if asked.topic_partition == replica.topic_partition:
-                        most_bytes, segments = core.config.fetch_max_bytes, log.local.segments
-                        rolled = segments.floor(asked.fetch_offset) is not segments.active
-                        end = log.log_end_offset
-                        self._waits.on_waiting(node, request, asked, end, most_bytes, rolled=rolled)
+        for parked, asked in _waiting(core, replica.topic_partition, replica.view):
+            if (parked.request.replica_id >= 0) is not is_appended:
+                continue
+            if core.manager.fetches.is_searching(parked.call):
+                # It is answered in a later step.
+                self._searching.setdefault(node, {})[parked.call] = parked
+            else:
+                self._show(node, core, replica, parked.request, asked)
+
+    def _show(
+        self, node: str, core: Broker, replica: Replica, request: FetchRequest, asked: FetchPartition
+    ) -> None:
+        most_bytes, segments = core.config.fetch_max_bytes, replica.log.local.segments
+        rolled = segments.floor(asked.fetch_offset) is not segments.active
+        self._waits.on_waiting(node, request, asked, replica.log.log_end_offset, most_bytes, rolled=rolled)
 
 
-def _waiting(core: Broker, topic_partition: TopicPartition, view: tuple[str, int]) -> Iterator[FetchRequest]:
-    """Yields the fetches that wait under that topic id and leader epoch of the partition, but for those that search."""
-    fetches = core.manager.fetches
-    for _, parked in fetches.purgatory.watching(topic_partition):
-        if fetches.is_searching(parked.call):
-            continue
+def _waiting(
+    core: Broker, topic_partition: TopicPartition, view: tuple[str, int]
+) -> Iterator[tuple[ParkedFetch, FetchPartition]]:
+    """Yields the fetches that wait under that topic id and leader epoch of the partition, with what they ask of it."""
+    for _, parked in core.manager.fetches.purgatory.watching(topic_partition):
         for asked, parked_view in zip(parked.request.partitions, parked.views, strict=True):
             if asked.topic_partition == topic_partition and parked_view == view:
-                yield parked.request
+                yield parked, asked
 
 
 def _waiting_beside(core: Broker, request: FetchRequest) -> int:

@@ -42,7 +42,7 @@ class _Claimant:
         # The topic ids of the partitions that are offline.
         self.offline: dict[str, str] = {}
         # The end of the log, the roles and the offline partitions that were compared last.
-        self.compared: tuple[int, dict[str, Role], dict[str, str]] | None = None
+        self.compared: tuple[int, dict[str, Role], dict[str, str], frozenset[str]] | None = None
         # One violation of a life is enough: what follows from it says nothing new.
         self.is_wrong = False
 
@@ -156,8 +156,7 @@ class MetadataWitness:
             if core.applied_offset >= 0 and _is_superseded(core) and not claimant.is_wrong:
                 what = "goes on in its roles, although another process is registered as this broker since"
                 self._report(node, claimant, what)
-            # What it could not do for want of descriptors it does soon.
-            if core.applied_offset >= 0 and not (claimant.is_wrong or node.is_short):
+            if core.applied_offset >= 0 and not claimant.is_wrong:
                 self._judge_roles(node, claimant, core)
 
     def _judge_image(self, node: Node, claimant: _Claimant, image: MetadataImage) -> None:
@@ -180,11 +179,13 @@ class MetadataWitness:
             )
             for replica in core.replicas().values()
         }
-        compared = (core.applied_offset, roles, dict(claimant.offline))
+        # What lacks a descriptor is done later.
+        postponed = [str(each) for each in core.manager.roles.postponed] if node.was_short else []
+        compared = (core.applied_offset, roles, dict(claimant.offline), frozenset(postponed))
         if compared == claimant.compared:
             return
         claimant.compared = compared
-        what = role_difference(claimant.replay, node.node_id, roles, claimant.offline)
+        what = role_difference(claimant.replay, node.node_id, roles, claimant.offline, frozenset(postponed))
         used = {replica.name: replica.log.local.config for replica in core.replicas().values()}
         what = what or config_difference(claimant.replay, core.config.log, used)
         if what:

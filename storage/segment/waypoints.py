@@ -53,11 +53,12 @@ class Waypoints:
             if self._count == MOST_WAYPOINTS:
                 self._of_starts, self._count = {}, 0
             greatest_offsets, positions = self._of_starts.setdefault(start, ([], []))
-            # Another thread may be further.
-            if positions and position <= positions[-1]:
+            # A search in shorter steps, or another thread, may be behind.
+            place = bisect_left(positions, position)
+            if place < len(positions) and positions[place] == position:
                 return
             # A reader without the lock finds a position for each offset.
-            positions.append(position)
-            greatest_offsets.append(greatest_offset)
+            positions.insert(place, position)
+            greatest_offsets.insert(place, greatest_offset)
             self._count += 1
         assert self._count <= MOST_WAYPOINTS, self._count

@@ -36,7 +36,7 @@ def test_kip112_a_broker_makes_no_log_in_place_of_one_that_it_cannot_read(
 ) -> None:
     assert found(1) == set()
 
-    def may_be_offline(self: BrokerLogs, topic_partition: TopicPartition) -> bool:
+    def may_be_offline(self: BrokerLogs, topic_partition: TopicPartition, topic_id: str) -> bool:
         return False
 
     monkeypatch.setattr(BrokerLogs, "may_be_offline", may_be_offline)

@@ -101,10 +101,10 @@ class BrokerLogs:
         # The directories whose `meta.properties` name a cluster.
         self._marked: set[str] = set()
         # What found no descriptor and is tried again with the next checkpoint: deletions of logs, and the jobs of such.
-        self._undeleted: dict[TopicPartition, None] = {}
-        # The logs that could not be set aside for want of descriptors, each with its directory.
-        self._strays: dict[TopicPartition, LogManager] = {}
+        self._undeleted: dict[TopicPartition, PartitionLog] = {}
         self._unfinished: list[Callable[[], None]] = []
+        # So are the logs that could not be set aside: by directory too, as two may have a log of one name.
+        self._strays: dict[tuple[str, TopicPartition], LogManager] = {}
         self._cuts: list[RecoveryCut] = []
         self.cluster_id = ""
 
@@ -204,13 +204,18 @@ class BrokerLogs:
     def is_online(self, topic_partition: TopicPartition) -> bool:
         return self.get(topic_partition.topic, topic_partition.partition) is not None
 
-    def may_be_offline(self, topic_partition: TopicPartition) -> bool:
-        """Returns whether the partition's log may be in an offline directory: no online directory has it.
+    def may_be_offline(self, topic_partition: TopicPartition, topic_id: str) -> bool:
+        """Returns whether the log of that very topic may be in an offline directory: no online directory has it.
 
         An empty log made in its place would pass for all that this broker ever had (KIP-112).
         """
-        log = self.get(topic_partition.topic, topic_partition.partition)
-        return log is None and bool(self.directories.offline)
+        topic, partition = topic_partition
+        manager = self.directories.manager_of(topic, partition)
+        if manager is not None:
+            known_id = manager.topic_ids.get(directory_name(topic, partition))
+            if known_id is None or fencing.is_same_topic(text_topic_id(topic_id), known_id):
+                return False
+        return bool(self.directories.offline)
 
     def open_or_create(
         self, topic: TopicImage, partition: int, config: LogConfig, now_ms: int
@@ -224,11 +229,13 @@ class BrokerLogs:
         manager = self.directories.manager_of(topic.name, partition)
         if manager is not None:
             known_id = manager.topic_ids.get(directory_name(topic.name, partition))
-            if known_id is not None and not fencing.is_same_topic(topic_id, known_id):
+            is_other = known_id is not None and not fencing.is_same_topic(topic_id, known_id)
+            # One that waits for its deletion and has no id may be of any topic.
+            if is_other or (known_id is None and topic_partition in self._undeleted):
                 self._set_aside(manager, topic_partition)
+            self._strays.pop((manager.directory, topic_partition), None)
         # It is placed here again. Where an earlier topic's log could not be set aside, its deletion still waits.
         self._undeleted.pop(topic_partition, None)
-        self._strays.pop(topic_partition, None)
         is_known = self.get(topic.name, partition) is not None
         log = self.directories.create(topic.name, partition, config, topic_id, now_ms)
         if is_known:
@@ -238,7 +245,7 @@ class BrokerLogs:
     def delete(self, replica: Replica) -> None:
         """Deletes the log of a replica that was removed; a job deletes the files of many segments.
 
-        Without descriptors for it, the log is deleted after the next checkpoint of high watermarks, unless the
+        Without descriptors for it, the log is deleted with the next checkpoint of high watermarks, unless the
         partition is placed here again.
         """
         self._delete(replica.topic_partition, replica.log)
@@ -263,7 +270,7 @@ class BrokerLogs:
             delete_files = self.directories.begin_deletion(topic, partition)
         except OutOfHandles as error:
             logger.warning("log not deleted yet: log=%s reason=%s", log.directory, error)
-            self._undeleted[topic_partition] = None
+            self._undeleted[topic_partition] = log
             return
         if delete_files is not None:
             self._run_deletion(delete_files)
@@ -285,14 +292,18 @@ class BrokerLogs:
         unfinished, self._unfinished = self._unfinished, []
         for delete_files in unfinished:
             self._run_deletion(delete_files)
-        for topic_partition in undeleted:
-            log = self.get(*topic_partition)
-            if log is not None:
+        for topic_partition, log in undeleted.items():
+            # Where its directory is offline now, a log of that name in another one is not meant.
+            if self.get(*topic_partition) is log:
                 self._delete_alone(topic_partition, log)
         strays, self._strays = self._strays, {}
-        for topic_partition, manager in strays.items():
-            if manager in self.directories.online and manager.get(*topic_partition) is not None:
-                self._set_aside_alone(manager, topic_partition)
+        for (_, topic_partition), manager in strays.items():
+            log_left = manager.get(*topic_partition)
+            if manager in self.directories.online and log_left is not None:
+                try:
+                    self._set_aside_alone(manager, topic_partition)
+                except (StorageError, OSError) as error:
+                    self.on_disk_failed(log_left, error)
 
     def _delete_alone(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         try:
@@ -316,7 +327,7 @@ class BrokerLogs:
             self._set_aside(manager, topic_partition)
         except OutOfHandles as error:
             logger.warning("stray log not set aside yet: log=%s reason=%s", topic_partition, error)
-            self._strays[topic_partition] = manager
+            self._strays[manager.directory, topic_partition] = manager
         except (StorageError, OSError) as error:
             if not is_disk_error(error):
                 raise

@@ -38,6 +38,7 @@ EXPIRY_TIMER = "fetch.expiry"
 
 
 _NO_LOG: LogView = (NO_TOPIC_ID, NO_EPOCH)
+_NO_SEARCH = (-1, None)
 
 
 @quickly_made
@@ -78,8 +79,9 @@ class FetchHandler:
         # The numbers of the parked fetches by call.
         self._consumers: dict[int, int] = {}
         self._followers: dict[int, int] = {}
-        # The calls whose read goes on with a search in a later step, parked or not, each with the job before that step.
-        self._searching: dict[int, int] = {}
+        # The calls whose read goes on with a search in a later step, parked or not: the job before that step, and what
+        # they ask for.
+        self._searching: dict[int, tuple[int, FetchRequest]] = {}
 
     def on_request(self, now_ms: int, call: int, request: FetchRequest) -> None:
         """Answers the fetch, or parks it if there is less than `min_bytes` to read and it may wait.
@@ -89,7 +91,7 @@ class FetchHandler:
         try:
             reading = self._read_all(now_ms, request, counts=request.replica_id >= 0)
         except ReadGoesOn:
-            self._go_on(call, lambda at_ms: self.on_request(at_ms, call, request))
+            self._go_on(call, request, lambda at_ms: self.on_request(at_ms, call, request))
             return
         may_wait = request.max_wait_ms > 0 and request.partitions
         parked = self.parked_beside(request)
@@ -102,23 +104,26 @@ class FetchHandler:
         wait_ms = min(request.max_wait_ms, self._context.config.max_fetch_wait_ms)
         parked[call] = self.purgatory.park(operation, watched, now_ms + wait_ms)
 
-    def _go_on(self, call: int, read: Callable[[int], None]) -> None:
-        """Reads again in a step of its own, which goes on with the search that was too long for this one."""
+    def _go_on(self, call: int, request: FetchRequest, read: Callable[[int], None]) -> None:
+        """Reads again in a step of its own, which goes on with the search that was too long for this one.
+
+        Does nothing while a search of that call goes on.
+        """
         if call in self._searching:
             return
 
         def then(now_ms: int, _: Exception | None) -> None:
             # Who has left wants no answer, and who has got one no other.
-            if self._searching.get(call) == job:
+            if self._searching.get(call, _NO_SEARCH)[0] == job:
                 del self._searching[call]
                 read(now_ms)
 
         # A job without work: whatever waits for a step comes first.
         job = self._context.outbox.run_job("search", _do_nothing, then)
-        self._searching[call] = job
+        self._searching[call] = (job, request)
 
     def is_searching(self, call: int) -> bool:
-        """Returns whether the read of that fetch goes on in the next step, for checkers."""
+        """Returns whether the read of that fetch goes on in a later step, for checkers."""
         return call in self._searching
 
     def parked_beside(self, request: FetchRequest) -> dict[int, int]:
@@ -206,7 +211,7 @@ class FetchHandler:
             reading = self._read_all(now_ms, parked.request, counts=False)
         except ReadGoesOn:
             # It waits on, as one of those that may be answered by then.
-            self._go_on(parked.call, lambda at_ms: self._look_on(at_ms, number, parked))
+            self._go_on(parked.call, parked.request, lambda at_ms: self._look_on(at_ms, number, parked))
             return
         is_ready = reading.is_final or self._is_enough(parked.request, reading)
         if is_ready or not all(map(fencing.is_same_log, parked.views, self._views(parked.request))):
@@ -228,7 +233,7 @@ class FetchHandler:
         try:
             reading = self._read_all(now_ms, request, counts=False)
         except ReadGoesOn:
-            self._go_on(call, lambda at_ms: self._answer_now(at_ms, call, request))
+            self._go_on(call, request, lambda at_ms: self._answer_now(at_ms, call, request))
             return
         self._answer(call, reading)
 
@@ -242,11 +247,15 @@ class FetchHandler:
         ]
 
     def answer_all(self, now_ms: int) -> None:
-        """Answers all parked fetches with what there is, because the broker is ending."""
+        """Answers all fetches that wait with what there is, because the broker is ending; refuses those that search."""
         for number in self.purgatory.numbers():
             parked = self.purgatory.take(number)
             if parked is not None:
                 self._on_expired(now_ms, parked)
+        for call, (_, request) in list(self._searching.items()):
+            refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            answers = tuple([self._refuse(None, asked, refused) for asked in request.partitions])
+            self._answer(call, _reading(answers=answers, size_bytes=0, is_final=True))
 
     def _read_all(self, now_ms: int, request: FetchRequest, *, counts: bool) -> _Reading:
         """Reads the partitions in the order of the request: at least one batch in all, even above the limits (KIP-74).

@@ -23,8 +23,10 @@ class Logs(Protocol):
     def is_online(self, topic_partition: TopicPartition) -> bool:
         """Returns whether an online directory has a log of the partition."""
 
-    def may_be_offline(self, topic_partition: TopicPartition) -> bool:
-        """Returns whether the log may be in an offline directory: there is one, and no online directory has the log."""
+    def may_be_offline(self, topic_partition: TopicPartition, topic_id: str) -> bool:
+        """Returns whether the log of that very topic may be in an offline directory: there is one, and no online
+        directory has the log.
+        """
 
     def open_or_create(
         self, topic: TopicImage, partition: int, config: LogConfig, now_ms: int

@@ -6,7 +6,7 @@ Kafka: ReplicaManager.applyDelta, Partition.makeLeader, Partition.makeFollower; 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import final
 
@@ -79,8 +79,8 @@ class Roles:
             if topic_partition in self._context.offline:
                 # A replica of that earlier life, whose directory has failed in this loop.
                 continue
-            if self._logs.may_be_offline(topic_partition):
-                topic_id = self._context.topic_id(topic_partition.topic)
+            topic_id = self._context.topic_id(topic_partition.topic)
+            if self._logs.may_be_offline(topic_partition, topic_id):
                 self._report_offline(topic_partition, topic_id, registration.leader_epoch)
             else:
                 self.apply(now_ms, registration)
@@ -151,6 +151,11 @@ class Roles:
                 self._report_unopened(registration)
             else:
                 self.apply(now_ms, registration)
+
+    @property
+    def postponed(self) -> Collection[TopicPartition]:
+        """The partitions whose role waits for a descriptor, for checkers."""
+        return self._postponed
 
     def _postpone(self, now_ms: int, topic_partition: TopicPartition, error: Exception) -> None:
         logger.warning("role not taken yet: topic_partition=%s reason=%s", topic_partition, error)

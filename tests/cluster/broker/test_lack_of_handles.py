@@ -17,7 +17,8 @@ from cluster.core.messages import ListOffsetsRequest, ListOffsetsResponse
 from cluster.core.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from cluster.core.replica.roles import RETRY_MS, RETRY_TIMER
 from sim.disk.life import Life
-from storage.errors import OutOfHandles
+from storage.errors import OutOfHandles, StorageError
+from storage.log import PartitionLog
 from tests.cluster.broker.setup import BrokerSetup
 from tests.cluster.broker.test_maintenance import COMPACT, broker_with, keys_in, log_of, run_jobs
 from tests.cluster.broker.test_maintenance import produce as produce_keys
@@ -253,6 +254,33 @@ def test_ll4_a_stray_that_is_placed_here_meanwhile_stays() -> None:
     again.metadata(*topic())
     assert observed(again.fire(HIGH_WATERMARK_TIMER), "replica.set_aside") == []
     assert placed(again) == ALL
+
+
+def test_ll26_a_log_without_an_id_that_waits_for_its_deletion_is_of_no_later_topic() -> None:
+    again = waiting_with_a_log()
+    lack(again, "reserve")
+    again.metadata(RemoveTopicRecord(name="t", topic_id=TOPIC_ID))
+    again.disk.mend()
+    again.metadata(*topic(topic_id="2f" * 16))
+    assert again.broker.replicas()[PARTITIONS[1]].log.log_end_offset == 0
+
+
+def test_hwm8_checkpoints_go_on_where_a_stray_cannot_be_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = restarted(leading())
+    lack(again, "reserve")
+    again.boot()
+    again.disk.mend()
+    close = PartitionLog.close
+
+    def fails(self: PartitionLog) -> None:
+        if self.directory == "one/t-0":
+            raise StorageError("one/t-0: an index is damaged")
+        close(self)
+
+    monkeypatch.setattr(PartitionLog, "close", fails)
+    effects = again.fire(HIGH_WATERMARK_TIMER)
+    assert "checkpoint" in [job.kind for job in of(effects, RunJob)]
+    assert [each.directory for each in again.broker._logs.directories.offline] == ["one"]
 
 
 def test_cl23_a_log_whose_deletion_waits_for_a_descriptor_is_not_compacted() -> None:

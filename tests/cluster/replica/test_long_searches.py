@@ -8,7 +8,7 @@ from cluster.core.bounds import StepBounds
 from cluster.core.effects import Effect, Reply, RunJob
 from cluster.core.errors import ErrorCode
 from cluster.core.events import JobDone
-from cluster.core.messages import FetchPartition, FetchRequest, TopicPartition
+from cluster.core.messages import FetchPartition, FetchRequest, FetchResponse, TopicPartition
 from tests.cluster.replica.setup import T0, Setup, broker_epoch_of, fetched, first_values, of, only
 
 
@@ -122,3 +122,18 @@ def test_led6_a_fetch_counts_for_no_partition_before_all_are_read() -> None:
     while not of(effects, Reply):
         effects = one_step(setup, effects)
     assert [follower.log_end_offset for follower in followers] == [0, 4]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_brk7_an_orderly_stop_answers_a_fetch_whose_search_goes_on(waits: bool) -> None:
+    setup = leading(9)
+    call = next_call(setup)
+    setup.fetch_effects(2, 9 if waits else 8, max_wait_ms=500)
+    if waits:
+        setup.request_append(b"a")
+    assert setup.manager.fetches.is_searching(call)
+    setup.manager.stop(setup.now_ms)
+    (reply,) = [each for each in of(setup.outbox.take(), Reply) if each.call == call]
+    assert isinstance(reply.body, FetchResponse)
+    assert reply.body.partitions[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not setup.manager.fetches.is_searching(call)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cluster.core.messages import FetchRequest
 from cluster.core.replica.fetch import FetchHandler
 from sim.run import RunResult, Verdict, run_scenario
 from sim.scenario.loading import parse_scenario
@@ -46,9 +47,9 @@ def test_pro8_a_waiting_fetch_that_is_left_alone_with_its_search_is_found(
 ) -> None:
     go_on = FetchHandler._go_on
 
-    def leaves(self: FetchHandler, call: int, read: Read) -> None:
+    def leaves(self: FetchHandler, call: int, request: FetchRequest, read: Read) -> None:
         if not (call in self._followers or call in self._consumers):
-            go_on(self, call, read)
+            go_on(self, call, request, read)
 
     monkeypatch.setattr(FetchHandler, "_go_on", leaves)
     assert "fetch-waits" in checkers_of([run(seed) for seed in range(3)])
@@ -57,9 +58,16 @@ def test_pro8_a_waiting_fetch_that_is_left_alone_with_its_search_is_found(
 def test_led6_a_fetch_that_is_lost_with_its_search_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = FetchHandler._go_on
 
-    def loses(self: FetchHandler, call: int, read: Read) -> None:
+    def loses(self: FetchHandler, call: int, request: FetchRequest, read: Read) -> None:
         if call in self._followers or call in self._consumers:
-            go_on(self, call, read)
+            go_on(self, call, request, read)
 
     monkeypatch.setattr(FetchHandler, "_go_on", loses)
     assert "follower-progress" in checkers_of([run(seed) for seed in range(3)])
+
+
+def test_pro8_a_waiting_fetch_at_which_nobody_looks_after_its_search_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(FetchHandler, "_look_on", lambda *parts: None)
+    assert "fetch-waits" in checkers_of([run(seed) for seed in range(3)])

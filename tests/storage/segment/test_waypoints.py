@@ -41,6 +41,14 @@ def test_fr12_a_search_over_many_batches_takes_steps_of_the_same_length() -> Non
     assert [steps_to(records, target)[1] for target in (17, 16, 5, 3)] == [1] * 4
 
 
+def test_fr12_a_search_in_shorter_steps_goes_on_between_the_waypoints_of_longer_ones() -> None:
+    records = of_offsets(*range(40))
+    assert records.search_for_offset_with_size(39, 0, 10) is not None
+    found, steps = steps_to(records, 28)
+    assert found is not None and found.offset == 28
+    assert 1 < steps < 10
+
+
 def test_fr12_a_search_that_may_take_long_leaves_its_waypoints_to_steps() -> None:
     records = of_offsets(*range(20))
     assert records.search_for_offset_with_size(19, 0, STEP) is not None
@@ -94,11 +102,11 @@ def test_the_number_of_waypoints_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         ways.note(0, number, 10 * number)
         assert 0 < len(ways) <= 4
         assert ways.last_before(0, number + 1) == (number, 10 * number)
-    # One that another thread has noted, and one that is behind, are known already.
+    # One that another thread has noted is known already; one that is behind takes its place.
     before = len(ways)
     ways.note(0, 10, 100)
-    ways.note(0, 5, 50)
     assert len(ways) == before
-    assert ways.last_before(0, 100) == (10, 100)
+    ways.note(0, 5, 50)
+    assert ways.last_before(0, 100) == (10, 100) and ways.last_before(0, 6) == (5, 50)
     # Those before were dropped for others, and of another start nothing is known.
-    assert (ways.last_before(0, 9), ways.last_before(7, 100)) == ((-1, 0), (-1, 7))
+    assert (ways.last_before(0, 5), ways.last_before(7, 100)) == ((-1, 0), (-1, 7))
