@@ -130,10 +130,11 @@ class AnswerWitness:
             return
         log_start = self._log_start(broker, name)
         is_readable, found = False, None
-        # The log may begin later than it did when the answer was made.
-        if request.timestamp >= 0 and not 0 <= body.offset < log_start:
-            is_readable, found = self._logs.first_as_late(broker, name, request.timestamp, log_start)
         replica = replica_of(node.core, body.topic_partition)
+        own_start = log_start if replica is None else max(log_start, replica.log.log_start_offset)
+        # The log may begin later than it did when the answer was made, or when the job of a long search began.
+        if request.timestamp >= 0 and not 0 <= body.offset < own_start:
+            is_readable, found = self._logs.first_as_late(broker, name, request.timestamp, log_start)
         # An event of the same turn may have taken the replica away since.
         gone_us, gone_epoch = self._gone.get((broker, name), (-1, -1))
         was_there = gone_epoch if gone_us == self._jury.now_us() else -1
