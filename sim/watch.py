@@ -344,6 +344,8 @@ class Watch:
         """Show how long a fetch has waited while the process and its clock went on."""
         if shell.clock.frozen_us is None:
             since_us = max(exchange.asked_us, shell.resumed_us, shell.still_until_us, shell.clock.thawed_us)
+            if isinstance(shell, Node):
+                since_us = max(since_us, shell.search_ended_us)
             self._parked.on_answered(shell.name, shell.world.now_us - since_us)
 
     def on_idle_reply(self, shell: Shell, body: ResponseBody) -> None:

@@ -97,6 +97,8 @@ def new_disk(world: World, name: str, clock: Clock | None = None) -> SimDisk:
 
 # A broker tries again each second what found no descriptor; what follows from that takes a few steps and jobs.
 CATCHING_UP_US = 1_500_000
+# The kind of the jobs that come before the next step of a search.
+SEARCH = "search"
 
 
 @final
@@ -171,12 +173,14 @@ class Node(Shell):
     def acts_since_us(self) -> int | None:
         """Since when the process runs and no job has taken it long: what it decided waits for no disk.
 
-        None while it is paused or down, or has been in one job for `LONG_JOB_US`.
+        None while it is paused or down, has been in one job for `LONG_JOB_US`, or has a search that waits for its turn.
         """
         runs_since_us = self.runs_since_us
         if runs_since_us is None or (self._jobs and self.world.now_us - self._job_began_us >= LONG_JOB_US):
             return None
-        since_us = max(runs_since_us, self._long_job_ended_us)
+        if any(job.kind == SEARCH for job in self._jobs):
+            return None
+        since_us = max(runs_since_us, self._long_job_ended_us, self.search_ended_us)
         # What it had left for want of descriptors comes all at once.
         return max(since_us, self.short_ended_us + CATCHING_UP_US) if self.short_ended_us else since_us
 
@@ -442,6 +446,8 @@ class Node(Shell):
         super()._begin_memory()
         self._jobs: deque[RunJob] = deque()
         self._job_began_us = self._long_job_ended_us = 0
+        # When a search ended last that was too long for a step: who asked for it has waited for the jobs before it.
+        self.search_ended_us = 0
         self._held_metadata: list[tuple[int, Answer, int, int]] = []
         # The part of the first job that became due while the node was paused.
         self._due_part: JobPart | None = None
@@ -552,6 +558,8 @@ class Node(Shell):
         self._overtaken.discard(job.job)
         if self.world.now_us - self._job_began_us >= LONG_JOB_US:
             self._long_job_ended_us = self.world.now_us
+        if job.kind == SEARCH:
+            self.search_ended_us = self.world.now_us
         if self._jobs:
             self._begin_job()
         error, self._job_error = self._job_error, None
