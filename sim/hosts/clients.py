@@ -58,6 +58,8 @@ from storage.batch import iterate_batches
 from storage.batch.record import Header
 
 RETRY_MS = 200
+# What a broker answers of records that its disk has changed.
+DAMAGE_ERRORS = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
 # A leader refuses with the first two what a topic of other properties takes. What a producer has split then, and never
 # sent again, ends with the third.
 _PERHAPS_TOO_LARGE = (
@@ -577,7 +579,7 @@ class ConsumerShell(ClientShell):
         """
         # It is paused for good now.
         self._pauses.discard(effect.topic_partition)
-        if self.network.counts.unchecked or effect.error is ErrorCode.CORRUPT_MESSAGE:
+        if self.network.counts.unchecked or effect.error in DAMAGE_ERRORS:
             return
         raise AssertionError(
             f"{self.name} lost its position in {effect.topic_partition}: {effect.error.name}"

@@ -11,9 +11,8 @@ from cluster.core.client.config import ConsumerConfig, OffsetReset
 from cluster.core.client.consumer import ConsumerCore, Start
 from cluster.core.client.effects import EndOfPartition, Fetched, PositionLost, PositionReset, Truncated
 from cluster.core.client.starts import AtTime, BeforeEnd
-from cluster.core.errors import ErrorCode
 from cluster.core.messages import TopicPartition
-from sim.hosts.clients import ConsumerWatcher
+from sim.hosts.clients import DAMAGE_ERRORS, ConsumerWatcher
 from sim.hosts.lives import ClientShell
 from sim.scenario.model import SeekerModel
 from sim.scenario.settings import CLIENT_TIMEOUT_MS
@@ -148,6 +147,6 @@ class SeekerShell(ClientShell):
         self._consumer_watcher.on_told(self, effect)
 
     def _on_lost(self, effect: PositionLost) -> None:
-        if self.network.counts.unchecked or effect.error is ErrorCode.CORRUPT_MESSAGE:
+        if self.network.counts.unchecked or effect.error in DAMAGE_ERRORS:
             return
         self._fail(AssertionError(f"it lost its position in {effect.topic_partition}: {effect.error.name}"))

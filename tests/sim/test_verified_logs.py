@@ -9,7 +9,8 @@ from replog.testing import SimCluster
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.disk.life import Life
-from sim.verified_logs import NAME, judge_verified_logs, problems
+from sim.verified_logs import NAME, judge_verified_logs, may_shorten, problems
+from storage.config import LogConfig
 from storage.disk.filesystem import OpenMode, join, read_file
 from storage.producers.snapshot import list_snapshots, snapshot_name
 from tests.storage.inspection.test_verify import LOG, poke, stopped
@@ -61,3 +62,21 @@ def test_ps16_a_snapshot_up_to_the_end_of_a_log_that_was_cut_in_a_hole_is_sound(
     file.close()
     found = list(problems(file_system, [directory], {name: (0, end)}))
     assert [each.split(": ")[1] for each in found] == rules
+
+
+@pytest.mark.parametrize("is_shortened", [False, True])
+def test_ep12_a_log_that_retention_has_emptied_may_know_no_epoch_after_a_start(is_shortened: bool) -> None:
+    file_system = new_file_system()
+    stopped(file_system)
+    directory, _, name = DIRECTORY.rpartition("/")
+    file = file_system.open(join(DIRECTORY, "leader-epoch-checkpoint"), OpenMode.CREATE)
+    file.truncate(0)
+    file.append(b"0\n0\n")
+    file.close()
+    found = list(problems(file_system, [directory], {name: (0, 100)}, {name} if is_shortened else ()))
+    assert any("EP12" in each for each in found) is not is_shortened
+
+
+def test_retention_may_shorten_a_log_within_a_run() -> None:
+    assert not may_shorten(LogConfig())
+    assert may_shorten(LogConfig(retention_bytes=1000)) and may_shorten(LogConfig(retention_ms=300))
