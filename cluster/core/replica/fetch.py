@@ -186,8 +186,10 @@ class FetchHandler:
         Called after the partition's log end, high watermark or role changed, or the partition was removed.
         """
         replica = self._context.replicas.get(topic_partition)
+        # A broker that was superseded keeps its replicas, in the epochs that they had, and without a role.
+        has_role = replica is not None and (replica.leader is not None or replica.follower is not None)
         for number, parked in self.purgatory.watching(topic_partition):
-            if replica is None or not self._is_quiet(replica, parked):
+            if replica is None or not has_role or not self._is_quiet(replica, parked):
                 self._look_again(now_ms, number, parked)
 
     def _is_quiet(self, replica: Replica, parked: ParkedFetch) -> bool:

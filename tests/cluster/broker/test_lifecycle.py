@@ -17,6 +17,9 @@ from cluster.core.messages import (
     DescribeReplicasResponse,
     FetchMetadataRequest,
     FetchMetadataResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
     MetadataRequest,
     MetadataResponse,
     ProducePartition,
@@ -230,6 +233,19 @@ def produce_error(setup: BrokerSetup) -> ErrorCode | None:
 def error_of(effects: list[Effect]) -> ErrorCode | None:
     bodies = [reply.body for reply in of(effects, Reply) if isinstance(reply.body, ProduceResponse)]
     return bodies[0].partitions[0].error if bodies else None
+
+
+def test_pro8_a_fetch_that_waits_at_a_process_that_steps_down_is_refused() -> None:
+    setup = leading_with_one_that_waits()
+    asked = FetchPartition(topic_partition=T0, fetch_offset=0, max_bytes=1_000)
+    assert (
+        of(setup.ask(FetchRequest(replica_id=-1, max_wait_ms=500, min_bytes=1, partitions=(asked,))), Reply)
+        == []
+    )
+    call = only_sent(setup.fire("broker.heartbeat", 100), BrokerHeartbeatRequest).call
+    effects = setup.answer(call, BrokerHeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH))
+    (answer,) = [reply.body for reply in of(effects, Reply) if isinstance(reply.body, FetchResponse)]
+    assert answer.partitions[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_brk3_a_process_with_a_stale_broker_epoch_steps_down_at_once() -> None:
