@@ -64,3 +64,34 @@ def test_ap16_a_directory_that_goes_offline_for_want_of_a_descriptor_is_found(
 
     monkeypatch.setattr(BrokerLogs, "_delete", fails)
     assert "failed-disks" in {each.checker for each in run("few").violations}
+
+
+# What the broker tries again waits for its clock, its disk or its processor.
+LATE = """
+scenario: lacking-and-late
+duration: 9s
+topics:
+  t: {partitions: 2, replicas: 3, config: {min.insync.replicas: 1}}
+  u: {partitions: 30, replicas: 3, exists: false, config: {min.insync.replicas: 1}}
+  v: {partitions: 3, replicas: 3, exists: false, config: {min.insync.replicas: 1}}
+producers: [{topic: t, rate: 30/s}]
+consumers: [{topic: t}]
+steps:
+  - {at: 2s, lack_descriptors: broker 2, left: few, for: 800ms}
+  - {at: 2500ms, create_topic: u}
+  - {at: 2850ms, STEP}
+  - {at: 3500ms, create_topic: v}
+"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "freeze_clock: broker 2, for: 2500ms",
+        "hang_disk: broker 2, for: 2500ms",
+        "slow_disk: broker 2, by: 4ms, for: 3s",
+    ],
+)
+def test_ap16_what_is_tried_again_late_is_no_violation(step: str) -> None:
+    result = run_scenario(parse_scenario(LATE.replace("STEP", step)), 0)
+    assert result.verdict is Verdict.HELD, result.violations
