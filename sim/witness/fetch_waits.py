@@ -51,16 +51,18 @@ class FetchWaitWitness:
         """Show the fetches whose search has ended and that still wait: it has brought them what they wait for."""
         fetches = core.manager.fetches
         for call, parked in self._searching.pop(node).items():
+            request = parked.request
             if fetches.is_searching(call):
                 self._searching.setdefault(node, {})[call] = parked
-            elif fetches.parked_beside(parked.request).get(call) == parked.parked.get(call) is not None:
-                for asked, view in zip(parked.request.partitions, parked.views, strict=True):
-                    replica = core.replicas().get(asked.topic_partition)
-                    if replica is not None and replica.view == view and replica.log.online.reason is None:
-                        log = replica.log
-                        is_of_follower = parked.request.replica_id >= 0
-                        if is_of_follower or log.high_watermark == log.log_end_offset:
-                            self._show(node, core, replica, parked.request, asked)
+                continue
+            if call not in fetches.parked_beside(request):
+                continue
+            for asked, view in zip(request.partitions, parked.views, strict=True):
+                replica = core.replicas().get(asked.topic_partition)
+                if replica is None or replica.view != view or replica.log.online.reason is not None:
+                    continue
+                if request.replica_id >= 0 or replica.log.high_watermark == replica.log.log_end_offset:
+                    self._show(node, core, replica, request, asked)
 
     def _look_at_answer(
         self, node: str, core: Broker, call: int, request: FetchRequest, effects: Sequence[object]
