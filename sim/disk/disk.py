@@ -404,10 +404,11 @@ class SimDisk:
         _digest(self._cache.root, "", digest.update)
         return digest.digest()
 
-    def durable_bytes(self, path: str, *, written_only: bool = False) -> bytes:
+    def durable_bytes(self, path: str, *, zeros: int | None = None) -> bytes:
         """Returns the file's bytes after a power loss that keeps nothing pending.
 
-        With `written_only` those up to the last one that was written: zeros follow, as in room that is set aside.
+        All of them, or with `zeros` those up to the last one that was written and at most so many of the zeros that
+        follow, as in room that is set aside.
         Raises FileNotFoundError if the file has no durable name.
         """
         node = durable_node(self._cache.root, path)
@@ -416,7 +417,7 @@ class SimDisk:
         if node.changes:
             node = node.duplicate()
             keep_chosen(node, lambda sequence: False)
-        return node.read(0, min(node.length, node.data_end) if written_only else node.length)
+        return node.read(0, node.length if zeros is None else min(node.length, node.data_end + zeros))
 
     def snapshot(self, draws: Draws | None = None) -> SimDisk:
         """Returns an independent disk in the same state, without lives, locks, maps and armed faults.

@@ -29,6 +29,8 @@ _DELETED = ".deleted"
 _UNKNOWN: tuple[object, int] = (None, -1)
 # A multiple of the size of an entry.
 _INDEX_BLOCK = 4096
+# More zeros than a batch ends with. A write into a preallocated file that is torn before them leaves a whole batch.
+_ZEROS_OF_A_BATCH = 64
 
 
 @final
@@ -280,11 +282,12 @@ class LogReader:
         assert path == self._path, (path, self._path)
         file, start, number = self._opened(), self._position, self._file_number
         # A preallocated file may be far longer than its batches.
-        most_bytes = max(0, file.data_end - start) if self.is_preallocated else _ALL
-        data, position, has_places = file.read_at(start, most_bytes), 0, bool(self.places)
+        written = max(0, file.data_end - start) if self.is_preallocated else _ALL
+        data, position = file.read_at(start, written + _ZEROS_OF_A_BATCH), 0
+        has_places = bool(self.places)
         found: list[Mark] = []
         while position < len(data):
-            fields, what = _look(data, position, check)
+            fields, what = _look(data, position, check, written)
             if check and not what and has_places and not self._follows(fields[0]):
                 what = f"offset {fields[0]} follows {self._end - 1}"
                 if fields[0] < self._end:
@@ -384,7 +387,7 @@ class LogReader:
         """Returns the durable bytes of a file, also where the last rename of a compaction is not durable yet."""
         for name in (path, path + SWAP):
             try:
-                return self._eye.disk.durable_bytes(name, written_only=True)
+                return self._eye.disk.durable_bytes(name, zeros=_ZEROS_OF_A_BATCH)
             except FileNotFoundError:
                 continue
         return None
@@ -418,9 +421,9 @@ class LogReader:
         return data
 
     def _written_bytes(self, path: str) -> bytes:
-        """Returns the bytes of a file up to the last one that was written: more may be set aside."""
+        """Returns the bytes of a file up to the last one that was written, and few after it: more may be set aside."""
         file = self._eye.file_system.open(path, OpenMode.READ)
-        data = file.read_at(0, file.data_end)
+        data = file.read_at(0, file.data_end + _ZEROS_OF_A_BATCH)
         file.close()
         return data
 
@@ -434,8 +437,11 @@ def _base_of(path: str) -> int:
     return int(path.rpartition("/")[2].partition(".")[0])
 
 
-def _look(data: bytes, position: int, check: bool) -> tuple[tuple[int, ...], str]:
-    """Returns the header's fields of the batch at `position`, and what is wrong with it; empty if nothing is."""
+def _look(data: bytes, position: int, check: bool, written: int = _ALL) -> tuple[tuple[int, ...], str]:
+    """Returns the header's fields of the batch at `position`, and what is wrong with it; empty if nothing is.
+
+    `check` verifies the checksum; that of a batch which ends after the `written` bytes is always verified.
+    """
     if position + HEADER_SIZE > len(data):
         return (), "a header is cut"
     fields = HEADER.unpack_from(data, position)
@@ -445,6 +451,6 @@ def _look(data: bytes, position: int, check: bool) -> tuple[tuple[int, ...], str
     end = position + size_bytes
     if end > len(data):
         return fields, f"a batch of {size_bytes} bytes is cut after {len(data) - position}"
-    if check and crc32c(memoryview(data)[position + _CRC_COVERS_FROM : end]) != crc:
+    if (check or end > written) and crc32c(memoryview(data)[position + _CRC_COVERS_FROM : end]) != crc:
         return fields, WRONG_CHECKSUM
     return fields, ""

@@ -181,6 +181,23 @@ def test_fr1_the_room_of_a_preallocated_segment_is_no_damage() -> None:
     assert log.read() == [2]
 
 
+@pytest.mark.parametrize(("missing", "found"), [(1, [0, 1, 2]), (2, [0, 1])])
+def test_a_write_into_room_torn_before_the_last_zero_of_a_batch_leaves_it_whole(
+    missing: int, found: list[int]
+) -> None:
+    log = preallocated(4096)
+    assert log.read() == [0, 1]
+    place, whole = log.reader.places[-1], batch(2)
+    assert whole[-2:-1] != b"\0" == whole[-1:]
+    file = log.file_system.open(f"data/t-0/{0:020d}.log", OpenMode.WRITE)
+    file.write_at(place.position + place.size_bytes, whole[:-missing])
+    log.disk.sync_all()
+    assert log.read() == found[2:]
+    assert log.reader.durable_end() == len(found)
+    assert [data for _, data in log.reader.batches(1)] == [whole if missing == 1 else batch(1)]
+    assert [mark.base_offset for mark in log.reader.read_all()] == found
+
+
 def test_zeros_at_the_end_of_any_other_segment_are_damage() -> None:
     log = Log()
     log.append(0, batch(0), batch(1))
