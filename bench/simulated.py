@@ -29,21 +29,27 @@ class Nowhere(io.RawIOBase):
         return len(data)
 
 
-class Unwatched:
-    """A watcher that asks no checker. It writes the lines of the trace and the story, which are no part of them."""
-
-    def __init__(self, chronicle: Any, *parts: object) -> None:
-        self._chronicle, self.parts = chronicle, parts
-
-    def on_observes(self, shell: Any, observes: list[Any]) -> None:
-        """Write the observations of one step down."""
-        for observe in observes:
-            self._chronicle.observe(shell.name, observe)
+class Blind:
+    """A part of a watcher that looks at nothing, whatever it is asked."""
 
     def __getattr__(self, name: str) -> Any:
         # The next call takes no way round.
         setattr(self, name, nothing)
         return nothing
+
+
+class Unwatched(Blind):
+    """A watcher that asks no checker. It writes the lines of the trace and the story, which are no part of them."""
+
+    def __init__(self, chronicle: Any, *parts: object) -> None:
+        self._chronicle, self.parts = chronicle, parts
+        # The run itself looks at these.
+        self.standing = Blind()
+
+    def on_observes(self, shell: Any, observes: list[Any]) -> None:
+        """Write the observations of one step down."""
+        for observe in observes:
+            self._chronicle.observe(shell.name, observe)
 
 
 def nothing(*arguments: object, **options: object) -> None:

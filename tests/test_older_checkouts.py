@@ -1,8 +1,9 @@
-"""The measuring process of `bench simulate` reads scenarios by the code of older checkouts too."""
+"""The measuring process of `bench simulate` takes the code of older checkouts too, and leaves parts out."""
 
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -43,3 +44,19 @@ def test_a_fault_within_the_parser_is_told(tmp_path: Path) -> None:
     told = parsed(tmp_path)
     assert told.returncode != 0
     assert "no_such_library" in told.stderr.splitlines()[-1]
+
+
+TINY = """
+scenario: tiny
+duration: 1s
+topics: {t: {partitions: 1, replicas: 3}}
+producers: [{topic: t, rate: 20/s}]
+consumers: [{topic: t}]
+"""
+
+
+@pytest.mark.parametrize("part", ["", "trace", "checkers"])
+def test_a_run_without_a_part_simulates_the_same(part: str) -> None:
+    answer = runpy.run_path(str(SCRIPT))["run"](TINY, without=part)
+    assert answer["records"] > 10
+    assert answer["simulated_s"] >= 1
