@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import final
 
@@ -22,6 +22,7 @@ from cluster.core.messages import (
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
+    FetchMetadataRequest,
     FetchRequest,
     FetchResponse,
     InitProducerIdRequest,
@@ -49,13 +50,14 @@ from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.due_flushes import DueFlushes
 from sim.checkers.due_retention import DueRetention
 from sim.checkers.due_snapshots import DueSnapshots
-from sim.checkers.failed_disks import FailedDisks
+from sim.checkers.failed_disks import FailedDisks, is_of_a_log
 from sim.checkers.fetch_order import FetchOrder
 from sim.checkers.forwarding import FORWARDED, ForwardedRequests
 from sim.checkers.ghost import NO_END
 from sim.checkers.idle_brokers import IdleBrokers
 from sim.checkers.idle_clients import IdleClients
 from sim.checkers.late_proposals import LateProposals
+from sim.checkers.metadata_positions import MetadataPositions
 from sim.checkers.observers import Observers
 from sim.checkers.offline_names import OfflineNames
 from sim.checkers.parked_fetches import ParkedFetches
@@ -72,6 +74,7 @@ from sim.checkers.unanswered import UnansweredCalls
 from sim.faults.conditions import Lookout
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
+from sim.left_logs import is_log_in_use
 from sim.story import Chronicle
 from sim.witness.fetch_waits import FetchWaitWitness
 from sim.witness.lag import LagWitness
@@ -79,6 +82,7 @@ from sim.witness.leaders import LeaderWitness
 from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
 from sim.world.packets import Exchange
+from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from storage.disk.filesystem import dirname
 from storage.errors import StorageError
 
@@ -131,6 +135,7 @@ class Watch:
         self._order = FetchOrder(witness.jury)
         self._offline = OfflineNames(witness.jury)
         self._failed_disks = FailedDisks(witness.jury)
+        self._metadata_positions = MetadataPositions(witness.jury)
         self.standing = StandingTimers(witness.jury)
         self._reported_excuses = 0
 
@@ -158,6 +163,8 @@ class Watch:
                 directory, disk = str(values["directory"]), shell.disk
                 if not (shell.is_damaged or disk.refused(directory)):
                     self._failed_disks.on_offline(shell.node_id, directory, str(values["reason"]))
+            elif observe.kind == "metadata.damaged":
+                self._metadata_positions.on_damaged((shell.node_id, shell.life_number))
             elif observe.kind == "consumer.damaged_batch":
                 self._positions.on_damaged(shell.name, str(dict(observe.fields)["topic_partition"]))
             elif observe.kind == "log.uncleanable":
@@ -246,7 +253,7 @@ class Watch:
                 self._look_at_flushes(life, core, now_ms, events[0])
             else:
                 self._retention.on_unseen(life)
-            if shell.disk.has_refused:
+            if shell.disk.has_refused or len(shell.directories) > 1:
                 self._look_at_disk(shell, core, effects)
             # A broker that stops in order takes no answer any more while it closes its logs.
             if not shell.is_stopping:
@@ -302,9 +309,19 @@ class Watch:
     def _look_at_disk(self, node: Node, core: Broker, effects: Sequence[object]) -> None:
         """Show which directories a broker goes on with, once it knows what its calls have met."""
         life, errors = (node.node_id, node.life_number), node.disk.errors
+        if len(node.directories) > 1:
+            for path in self._failed_disks.new_errors(life, errors):
+                for other in _made_again(node, path, core.online_directories):
+                    self._failed_disks.on_made_again(node.node_id, path, other)
         is_over = node.is_stopping or any(type(effect) is Stop for effect in effects)
         if not is_over and self._failed_disks.is_new(life, errors) and not node.has_job:
             self._failed_disks.on_step(life, errors, core.online_directories)
+
+    def _look_at_marks(self, shell: Shell) -> None:
+        """Show which directories a broker that stops in order has marked so."""
+        assert isinstance(shell, Node), shell
+        marked = [each for each in shell.directories if CLEAN_SHUTDOWN_FILE in shell.disk.names_in(each)]
+        self._failed_disks.on_stopped(shell.node_id, shell.disk.errors, marked)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives an answer of a node or client as it leaves."""
@@ -393,6 +410,8 @@ class Watch:
                 waits_for = () if replica is None else replica.maximal_isr
                 known = replica if replica is not None and replica.committed_isr else None
                 self._proposals.on_sent(life, effect.call, body, waits_for, known)
+            case FetchMetadataRequest() as body if self._metadata_positions.are_watched:
+                self._metadata_positions.on_sent(life, body.offset, core.image.next_offset)
             case AllocateProducerIdsRequest():
                 self._unanswered.on_asking(shell.name, effect.call)
             case BrokerHeartbeatRequest() as body:
@@ -492,6 +511,7 @@ class Watch:
         self._appends.on_end(shell.node_id)
         self._offline.on_end(shell.node_id)
         if shell.node_id != CONTROLLER_ID and in_order:
+            self._look_at_marks(shell)
             self._witness.on_stopped(shell.node_id)
         if shell.node_id != CONTROLLER_ID and not in_order:
             damage = shell.damage if isinstance(shell, Node) else ""
@@ -502,6 +522,14 @@ class Watch:
 def _known_epoch(core: ProducerCore | ConsumerCore, topic_partition: TopicPartition) -> int:
     leader = core.metadata.cache.leader(topic_partition)
     return -1 if leader is None else leader.leader_epoch
+
+
+def _made_again(node: Node, path: str, online: Iterable[str]) -> Iterator[str]:
+    """Yields the directories that have a log of the same name as the one that the path is in."""
+    for directory in node.directories:
+        name = path[len(directory) + 1 :].partition("/")[0]
+        if is_of_a_log(path, directory) and is_log_in_use(name):
+            yield from (each for each in online if each != directory and name in node.disk.names_in(each))
 
 
 def _is_without_disk(shell: Shell) -> bool:

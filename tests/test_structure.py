@@ -34,8 +34,8 @@ ORDERS = {
     "cluster.shell": "clients server incoming refused runtime transport streams engine wire",
     "sim": (
         "commands shrink view determinism detection swarm seeds_output seeds cpu_limit interruption run seed_range"
-        " bundled result_lines canaries twin_logs held_files departures judgement left_logs verified_logs sometimes"
-        " outages blindfold cluster watch story told witness"
+        " bundled result_lines canaries twin_logs held_files departures judgement verified_logs sometimes"
+        " outages blindfold cluster watch left_logs story told witness"
         " faults anomalies checkers hosts disk world scenario buggify bugs"
     ),
     "sim.shrink": (

@@ -63,6 +63,10 @@ class DiskPoints:
         """Whether a log of a life that was killed has no snapshot of its producers any more."""
         return self._buggify.fires("snapshots-gone", self._name)
 
+    def tears_snapshots(self) -> bool:
+        """Whether that log has all of them, and none that loads."""
+        return self._buggify.between(0, 1, "snapshots-gone", self._name) == 1
+
     def merges_swap(self) -> bool:
         """Whether that life has ended before it took the segments away that the compaction has merged."""
         return self._buggify.between(0, 1, "leftover-swap", self._name) == 1

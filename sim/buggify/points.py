@@ -79,7 +79,7 @@ _DISK = _of(
     (
         "snapshots-gone",
         50,
-        "a log has lost its snapshots of producers at a start, which knows them by the log alone",
+        "a log has lost its snapshots of producers at a start, or they are torn: it knows them by the log alone",
     ),
     ("few-handles", 50, "a process has up to four file handles, and gives up those that it does not use"),
 )

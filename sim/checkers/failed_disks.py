@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import final
 
 from sim.checkers.base import Jury
@@ -14,7 +14,8 @@ class FailedDisks:
 
     What the kernel holds of its files is not known from then on, so no log in it may take or serve anything more. A
     step learns of what its own calls have met, and of what a job has met when it takes the end of that job. Where no
-    call has failed, no directory goes offline: not for want of a descriptor, which fails one call and no disk.
+    call has failed, no directory goes offline: not for want of a descriptor, which fails one call and no disk. Nor is a
+    directory with such a call marked as stopped in order: its next start has to recover its logs (LL5).
     """
 
     name = "failed-disks"
@@ -23,27 +24,66 @@ class FailedDisks:
         self._jury = jury
         # The life of each broker, and how many of the errors of that life are judged.
         self._judged: dict[int, tuple[int, int]] = {}
+        # The same of those that were looked at in the very step that met them.
+        self._met: dict[int, tuple[int, int]] = {}
 
     def is_new(self, life: tuple[int, int], errors: Sequence[str]) -> bool:
         """Whether the calls of that life of a broker have met errors that were not judged yet."""
-        return len(errors) > self._count(life)
+        return len(errors) > _count(self._judged, life)
 
     def on_step(self, life: tuple[int, int], errors: Sequence[str], online: Iterable[str]) -> None:
         """Receives the state after a step: the paths of all failed calls, and the directories that are online."""
         broker, number = life
         directories = tuple(online)
-        for path in dict.fromkeys(errors[self._count(life) :]):
+        for path in dict.fromkeys(errors[_count(self._judged, life) :]):
             for directory in directories:
                 if path == directory or path.startswith(f"{directory}/"):
                     what = f"goes on with {directory} although a call on {path} has failed"
                     self._jury.report(self.name, f"broker {broker} {what}")
         self._judged[broker] = number, len(errors)
 
+    def new_errors(self, life: tuple[int, int], errors: Sequence[str]) -> Sequence[str]:
+        """Returns the paths of the calls that have failed since this was asked last, which is after each step.
+
+        Of those of a start none: it takes the directories as it finds them.
+        """
+        broker, number = life
+        is_begun, met = self._met.get(broker, (0, 0))[0] == number, _count(self._met, life)
+        self._met[broker] = number, len(errors)
+        return errors[met:] if is_begun else ()
+
+    def on_made_again(self, broker: int, path: str, other: str) -> None:
+        """Receives that a step in which a call on `path` has failed has left a log of that name in another directory.
+
+        When the first one is back, a start finds two logs of one partition (LL4). In a later step another topic may
+        have the name.
+        """
+        what = f"has made in {other} the log of which a call on {path} has failed"
+        self._jury.report(self.name, f"broker {broker} {what}")
+
     def on_offline(self, broker: int, directory: str, reason: str) -> None:
         """Receives a directory that goes offline, of which no call has failed and nothing is damaged."""
         what = f"takes {directory} offline, of which no call has failed: {reason}"
         self._jury.report(self.name, f"broker {broker} {what}")
 
-    def _count(self, life: tuple[int, int]) -> int:
-        number, count = self._judged.get(life[0], (life[1], 0))
-        return count if number == life[1] else 0
+    def on_stopped(self, broker: int, errors: Sequence[str], marked: Iterable[str]) -> None:
+        """Receives the orderly end of a life: all its failed calls, and which of its directories have the mark.
+
+        A call on the mark itself, or on the names beside it, may fail after all else is written.
+        """
+        for directory in marked:
+            first = next((path for path in errors if is_of_a_log(path, directory)), "")
+            if first:
+                what = f"marks {directory} as stopped in order although a call on {first} has failed"
+                self._jury.report(self.name, f"broker {broker} {what}")
+
+
+def _count(counts: Mapping[int, tuple[int, int]], life: tuple[int, int]) -> int:
+    """Returns how many errors of that life of a broker were counted."""
+    number, count = counts.get(life[0], (life[1], 0))
+    return count if number == life[1] else 0
+
+
+def is_of_a_log(path: str, directory: str) -> bool:
+    """Whether the path is below the directory of a log, or of what was one, in a log directory."""
+    return path.startswith(f"{directory}/") and "/" in path[len(directory) + 1 :]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 NAME = "log-state"
@@ -85,6 +85,20 @@ def epoch_findings(
         is_left = number == 0 and start == log_start
         if start >= log_end and epoch != leads and not is_left:
             yield f"knows epoch {epoch} from offset {start} on after a start; its log ends at {log_end}"
+
+
+def appended_epoch_findings(
+    batches: Iterable[tuple[int, int]], epoch_for_offset: Callable[[int], int | None]
+) -> Iterator[str]:
+    """Yields an epoch among the batches of an append which the log does not know there (AP9), also a compacted one.
+
+    `batches` are their base offsets and epochs, in order. What would be told of its end is that of another epoch.
+    """
+    before = None
+    for base_offset, epoch in batches:
+        if epoch != before and (known := epoch_for_offset(base_offset)) != epoch:
+            yield f"appends a batch of epoch {epoch} at {base_offset}; it knows epoch {known} there"
+        before = epoch
 
 
 def cleaned_findings(cleaned_end: int, log_end: int) -> Iterator[str]:

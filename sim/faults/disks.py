@@ -16,6 +16,7 @@ from sim.hosts.node import Node
 from sim.scenario.disk_steps import FailDisk, FailSync, LieSyncs, RestoreDisk, SaveDisk, SyncedFile, WipeDisk
 from sim.scenario.steps import LackDescriptors
 from sim.world.time import Actor
+from storage.disk.checkpoints import PARTITION_METADATA_FILE
 from storage.producers.prepared_snapshot import UNFINISHED_SUFFIX
 from storage.segment.names import CLEANED_SUFFIX
 
@@ -28,12 +29,13 @@ _CALLS: Final = {
     "all": READ_OR_MUTATE,
     None: READ_OR_MUTATE - _SYNCS,
 }
-# How the names of the files end that jobs write and sync.
-_WRITTEN_BY_JOBS: Final[Mapping[SyncedFile, str]] = {
+# How the names of the files end that are synced before anyone is told of them.
+_SYNCED: Final[Mapping[SyncedFile, str]] = {
     "cleaned": CLEANED_SUFFIX,
     "checkpoint": "-checkpoint.job.tmp",
     "snapshot": UNFINISHED_SUFFIX,
     "metadata": f"{SNAPSHOT_SUFFIX}.tmp",
+    "partition": f"{PARTITION_METADATA_FILE}.tmp",
 }
 _LEFT: Final = {"few": "few descriptors", "none": "no descriptor"}
 _LACKING: Final = {"few": frozenset({"reserve"}), "none": OPENING}
@@ -104,7 +106,7 @@ class DiskFaults:
                     self._site.world.after(node.actor, step.down, self._after_sync, token)
 
             if step.file is not None:
-                path = _WRITTEN_BY_JOBS[step.file]
+                path = _SYNCED[step.file]
             else:
                 path = node.segment_path("-".join(step.log.rsplit("/", 1))) if step.log is not None else ""
             node.disk.fail_next_sync(path, struck, keeps_pages=step.pages == "dirty")

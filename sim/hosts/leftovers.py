@@ -44,15 +44,27 @@ def leave_over(disk: SimDisk, directories: Iterable[str], compacted: Collection[
                 if name.rpartition("-")[0] in compacted:
                     _leave_swap(disk, file_system, points, join(directory, name))
                 elif _FIRST_LOG in disk.names_in(join(directory, name)) and points.loses_snapshots():
-                    _lose_snapshots(disk, file_system, join(directory, name))
+                    _lose_snapshots(disk, file_system, points, join(directory, name))
 
 
-def _lose_snapshots(disk: SimDisk, file_system: SimFileSystem, path: str) -> None:
-    """Take all snapshots of producers away from a whole log, as if they had not loaded (PS16): it has all batches."""
+def _lose_snapshots(disk: SimDisk, file_system: SimFileSystem, points: DiskPoints, path: str) -> None:
+    """Take or tear all snapshots of producers of a whole log, so that none loads (PS16): it has all batches."""
+    are_torn = points.tears_snapshots()
     for name in disk.names_in(path):
         if name.endswith(SNAPSHOT_SUFFIX):
-            file_system.unlink(join(path, name))
+            snapshot = join(path, name)
+            if are_torn:
+                _tear(file_system, snapshot)
+            else:
+                file_system.unlink(snapshot)
     file_system.sync_directory(path)
+
+
+def _tear(file_system: SimFileSystem, path: str) -> None:
+    file = file_system.open(path, OpenMode.WRITE)
+    file.set_length(file.size() // 2)
+    file.sync()
+    file.close()
 
 
 def _checkpoints(disk: SimDisk, directory: str) -> Iterator[str]:

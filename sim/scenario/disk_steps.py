@@ -11,7 +11,7 @@ from sim.scenario.values import Duration, Percent, Size, TargetField
 
 Calls = Literal["reads", "writes", "syncs", "all"]
 Extent = Literal["bit", "sector", "block"]
-SyncedFile = Literal["cleaned", "checkpoint", "snapshot", "metadata"]
+SyncedFile = Literal["cleaned", "checkpoint", "snapshot", "metadata", "partition"]
 RotFile = Literal["log", "index", "epochs", "producers", "checkpoints"]
 _LOG = r"^[a-zA-Z0-9._-]+/[0-9]+$"
 _DOWN_AFTER = (
@@ -85,8 +85,8 @@ class FailSync(DiskStep):
     file: SyncedFile | None = Field(
         default=None,
         description="Waits for a sync of a file that a job writes: a segment of the cleaner, a checkpoint of a log "
-        "directory, a snapshot of producers, or one of the metadata, which the controller writes. Nobody was told of "
-        "what it holds.",
+        "directory, a snapshot of producers, or one of the metadata, which the controller writes; or of the file with "
+        "the topic id of a new log. Nobody was told of what it holds.",
     )
     page_cache: Literal["kept", "dropped"] = Field(
         default="kept",

@@ -86,8 +86,10 @@ _UNGUARDED: Part = {
 # So many of a hundred seeds of nothing but chains have such producers.
 _UNGUARDED_PERCENT = 40
 # A worker that flushes each append and makes its checks too may be slower than such clients wait: nothing would come of
-# any send, however long the cluster is healed.
+# any send, however long the cluster is healed. In so many of a hundred seeds that have drawn both it is the work that
+# stays.
 _TOO_SLOW_WITH = {"little-work": ("flushes-each", "job-slow", "short-patience")}
+_STAYS_PERCENT = 60
 
 
 @final
@@ -298,8 +300,11 @@ def _buggify(choices: Choices, is_on: bool | None) -> Part:
         for name, point in POINTS.items()
     }
     drawn = [name for name, percent in percents.items() if choices.chance(percent, name)]
-    points = [name for name in drawn if not any(each in drawn for each in _TOO_SLOW_WITH.get(name, ()))]
-    return {"buggify": {"points": points}} if points else {}
+    for name, others in _TOO_SLOW_WITH.items():
+        if name in drawn and any(each in drawn for each in others):
+            without = others if choices.chance(_STAYS_PERCENT, "stays") else (name,)
+            drawn = [each for each in drawn if each not in without]
+    return {"buggify": {"points": drawn}} if drawn else {}
 
 
 def _quick_checks(parts: Part) -> Part:

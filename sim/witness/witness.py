@@ -27,7 +27,7 @@ from sim.checkers.ghost import ASTRAY
 from sim.checkers.log_starts import NAME as LOG_START
 from sim.checkers.log_starts import start_beyond
 from sim.checkers.log_state import NAME as LOG_STATE
-from sim.checkers.log_state import size_findings
+from sim.checkers.log_state import appended_epoch_findings, size_findings
 from sim.checkers.producer_sequences import NAME as PRODUCER_SEQUENCES
 from sim.checkers.producer_sequences import sequence_findings
 from sim.checkers.sightings import (
@@ -299,6 +299,10 @@ class Witness:
         config = replica.log.local.config
         findings = [*size_findings(start, last.position + last.size_bytes, config.segment_bytes)]
         findings += self._open_logs.ages.on_appended(node.node_id, added, config)
+        if replica.log.log_end_offset == last.mark.next_offset:
+            marks = [place.mark for place in reader.places[-count:]]
+            batches = [(mark.base_offset, mark.epoch) for mark in marks]
+            findings += appended_epoch_findings(batches, replica.log.epochs.epoch_for_offset)
         for what in findings:
             self.jury.report(LOG_STATE, f"{partition}: broker {node.node_id} {what}")
 

@@ -97,6 +97,25 @@ def _leaders_in_turn(ground: Ground, choices: Choices) -> list[Part]:
     return steps
 
 
+def _missed_epochs(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a follower that is away while leaders follow each other, and then copies records of several epochs."""
+    partition = ground.partition(choices, lasting=True)
+    replicas = ground.replicas(partition)
+    gap = choices.ms((100, 300, 600), "gap")
+    pick: Part = {"pick": f"leader({partition})"}
+    steps: list[Part] = [
+        {"kill": f"follower({partition})", "as": "F"},
+        {"when": f"isr({partition}) < {replicas}", "within": "4s"} | pick,
+    ]
+    for _ in range(choices.between(2, 3, "epochs")):
+        steps += [
+            {"at": f"+{gap}", "stop": f"leader({partition})", "down": "1ms"},
+            {"when": f"elected({partition})", "within": "4s"} | pick,
+            {"when": f"isr({partition}) >= {replicas - 1}", "within": "4s"} | pick,
+        ]
+    return [*steps, {"at": f"+{gap}", "restart": "F"}]
+
+
 def _lag_then_end(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a broker that learns nothing, and the end of the leader, of whose successor it does not know."""
     partition = ground.partition(choices, lasting=True)
@@ -456,6 +475,7 @@ CHAINS = (
     chain("behind", _behind, possible=has_followers),
     chain("old-leader-back", _old_leader_back),
     chain("leaders-in-turn", _leaders_in_turn, most=1),
+    chain("missed-epochs", _missed_epochs, percent=100, most=1, possible=has_followers, lasts_ms=6_000),
     chain("lag-then-end", _lag_then_end, possible=has_followers),
     chain("slow-then-end", _slow_then_end, percent=30),
     chain("late-first-fetch", _late_first_fetch, possible=has_followers),

@@ -49,9 +49,21 @@ def _fail_sync(ground: Ground, choices: Choices) -> list[Part]:
     cache = choices.pick(("kept", "kept", "dropped"), "page cache")
     sync: Part = {"fail_sync": ground.broker(choices), **_left_by(ground, choices, cache)}
     if choices.chance(40, "as it stops"):
-        stop: Part = {"at": "+1ms", "stop": "S", "down": choices.ms(DOWN_MS, "down for")}
-        return [sync | _of_log(ground, choices) | {"down": choices.ms(DOWN_MS, "down"), "as": "S"}, stop]
+        return _as_it_stops(ground, choices, sync)
     return _with_power_loss(choices, sync, (500, 2_000, 4_000))
+
+
+def _as_it_stops(ground: Ground, choices: Choices, sync: Part) -> list[Part]:
+    """Returns a sync that fails as the broker stops in order, and its next start."""
+    stop: Part = {"at": "+1ms", "stop": "S", "down": choices.ms(DOWN_MS, "down for")}
+    return [sync | _of_log(ground, choices) | {"down": choices.ms(DOWN_MS, "down"), "as": "S"}, stop]
+
+
+def _fails_closing(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a log that cannot be closed: its directory is not marked, and the next start recovers all logs of it."""
+    cache = choices.pick(("kept", "dropped"), "page cache")
+    sync: Part = {"fail_sync": ground.broker(choices), **_left_by(ground, choices, cache)}
+    return _as_it_stops(ground, choices, sync)
 
 
 def _of_log(ground: Ground, choices: Choices) -> Part:
@@ -174,6 +186,7 @@ DAMAGE = (
     Fault(name="fail-disk", family="disk", percent=30, most=2, draw=_fail_disk),
     Fault(name="fail-sync", family="disk", percent=50, most=2, draw=_fail_sync),
     chain("fail-flush", _fail_flush, percent=60, possible=_may_fail_flush),
+    chain("fails-closing", _fails_closing),
     Fault(name="fail-job", family="disk", percent=50, most=2, draw=_fail_job),
     Fault(name="fail-controller", family="disk", percent=80, most=2, draw=_fail_controller),
     # Above a hundred, because the shapes that are not about disks take a fifth of it or less.

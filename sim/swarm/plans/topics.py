@@ -82,6 +82,25 @@ def _fails_then_deleted(ground: Ground, choices: Choices) -> list[Part]:
     ]
 
 
+def _half_made(ground: Ground, choices: Choices) -> list[Part]:
+    """Returns a topic that is created again, one of whose logs loses its directory as soon as that log has one.
+
+    The broker has others, and starts again over all of them: it may find no second log of the name.
+    """
+    name = choices.pick([each for each in ground.deletable if each != WIDE], "topic")
+    partition = f"{name}/{choices.below(ground.scenario.topics[name].partitions, 'partition')}"
+    # A topic that is created again need not have its logs where they were.
+    roles = ("leader", "follower") if ground.replicas(partition) > 1 else ("leader",)
+    victims = [f"H{number}" for number in range(choices.between(1, len(roles), "victims"))]
+    sync: Part = {"file": "partition", "pages": "dirty", "down": choices.ms((300, 1_000), "down")}
+    steps: list[Part] = [
+        {"pick": f"{role}({partition})", "as": victim} for role, victim in zip(roles, victims, strict=False)
+    ]
+    steps.append({"at": "+1ms", "delete_topic": name})
+    steps += [{"at": "+20ms", "fail_sync": victim} | sync for victim in victims]
+    return [*steps, {"at": f"+{choices.pick((50, 300), 'gap')}ms", "create_topic": name}]
+
+
 def _lacking_topics(ground: Ground, choices: Choices) -> list[Part]:
     """Returns a broker without descriptors as a topic is deleted, and as it is created again.
 
@@ -207,6 +226,14 @@ TOPICS = (
         percent=100,
         most=3,
         draw=_fails_then_deleted,
+        is_possible=_deletable_offline,
+    ),
+    Fault(
+        name="half-made",
+        family="topic",
+        percent=60,
+        most=2,
+        draw=_half_made,
         is_possible=_deletable_offline,
     ),
     Fault(

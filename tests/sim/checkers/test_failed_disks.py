@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from sim.checkers.base import Jury
 from sim.checkers.failed_disks import FailedDisks
 from sim.checkers.ghost import Ghost
+from sim.run import run_scenario
+from sim.scenario.loading import parse_scenario
+from storage.directory.manager import LogManager
 
 LIFE = (1, 1)
+HALF_MADE = """
+scenario: half-made
+duration: 4s
+cluster: {brokers: 3, directories: 2}
+topics: {t: {partitions: 1, replicas: 3}}
+producers: [{topic: t, rate: 20/s}]
+steps:
+- {at: 1s, pick: leader(t/0), as: H}
+- {at: 2s, delete_topic: t}
+- {at: 2010ms, fail_sync: H, file: partition, pages: dirty, down: 500ms}
+- {at: 2500ms, create_topic: t}
+"""
 LOG = "/data-1/t-0/00000000000000000000.log"
 
 
@@ -59,3 +76,44 @@ def test_ap16_a_directory_of_which_no_call_has_failed_stays_online() -> None:
     assert [each.what for each in broker.jury.violations] == [
         "broker 1 takes /data-1 offline, of which no call has failed: no descriptor"
     ]
+
+
+def stopped(*errors: str) -> list[str]:
+    """Returns what is wrong with an orderly stop after those failed calls, in which `/data-1` was marked."""
+    broker = Broker("/data-1")
+    broker.disks.on_stopped(1, errors, ["/data-1"])
+    return [each.what for each in broker.jury.violations]
+
+
+def test_ll5_a_directory_of_which_a_call_has_failed_is_not_marked_as_stopped_in_order() -> None:
+    assert stopped("/data-2/t-0/a", LOG, LOG) == [
+        f"broker 1 marks /data-1 as stopped in order although a call on {LOG} has failed"
+    ]
+
+
+def test_ll5_what_fails_after_all_logs_are_closed_does_not_forbid_the_mark() -> None:
+    assert not stopped("/data-1", "/data-1/.kafka_cleanshutdown", "/data-10/t-0/a")
+
+
+def test_ll4_what_failed_in_a_step_is_looked_at_after_it_and_never_again() -> None:
+    disks = Broker("/data-1").disks
+    # A start has met the first one.
+    assert not disks.new_errors(LIFE, [LOG])
+    assert disks.new_errors(LIFE, [LOG, "/data-1"]) == ["/data-1"]
+    assert not disks.new_errors(LIFE, [LOG, "/data-1"])
+    assert not disks.new_errors((1, 3), [LOG])
+
+
+def test_ll4_a_broker_makes_no_log_again_elsewhere_in_the_step_in_which_it_has_failed() -> None:
+    scenario = parse_scenario(HALF_MADE, "half-made.yaml")
+    assert not run_scenario(scenario, 3).violations
+
+    def has_half_made(manager: LogManager, topic: str, partition: int) -> bool:
+        return False
+
+    with patch.object(LogManager, "has_half_made", has_half_made):
+        (violation,) = run_scenario(scenario, 3).violations
+    told = (
+        "broker 2 has made in data-2 the log of which a call on data-1/t-0/partition.metadata.tmp has failed"
+    )
+    assert (violation.checker, violation.what) == ("failed-disks", told)

@@ -15,6 +15,7 @@ from sim.checkers.log_state import (
     Greatest,
     Timed,
     age_findings,
+    appended_epoch_findings,
     cleaned_findings,
     epoch_findings,
     greatest_findings,
@@ -34,8 +35,24 @@ from sim.witness.open_logs import SegmentAges
 from sim.witness.places import Place
 from storage.config import LogConfig
 from storage.index.time_index import TimestampOffset
+from storage.log.appends import Appends
 from storage.segment import LogSegment
 
+MISSED = """
+scenario: missed
+duration: 9s
+topics: {t: {partitions: 1, replicas: 3, config: {cleanup.policy: compact}}}
+producers: [{topic: t, rate: 20/s, keys: 5, acks: 1}]
+steps:
+- {at: 1s, kill: follower(t/0), as: F}
+- {when: isr(t/0) < 3, pick: leader(t/0)}
+- {at: +100ms, stop: leader(t/0), down: 1ms}
+- {when: elected(t/0), pick: leader(t/0)}
+- {when: isr(t/0) >= 2, pick: leader(t/0)}
+- {at: +500ms, stop: leader(t/0), down: 1ms}
+- {when: elected(t/0), pick: leader(t/0)}
+- {at: +1s, restart: F}
+"""
 # The second and the third batch have the same time, and the last one an earlier time.
 BATCHES = [Timed(1, 40), Timed(3, 50), Timed(5, 50), Timed(7, 45)]
 
@@ -128,6 +145,32 @@ def test_ep6_a_cut_takes_epochs_from_the_file_too() -> None:
     assert not list(written_epoch_findings([1, 2], [0, 1]))
     assert list(written_epoch_findings([0], [0, 1])) == ["knows no epoch above 0; its file has epoch 1"]
     assert list(written_epoch_findings([], [0]))
+
+
+def test_ap9_an_append_of_several_epochs_notes_each_of_them() -> None:
+    batches = [(5, 1), (6, 1), (7, 2), (9, 4)]
+    known = {5: 1, 6: 1, 7: 2, 9: 4}
+    assert not list(appended_epoch_findings(batches, known.get))
+    assert list(appended_epoch_findings(batches, (known | {7: 1}).get)) == [
+        "appends a batch of epoch 2 at 7; it knows epoch 1 there"
+    ]
+    unknown: dict[int, int] = {}
+    assert list(appended_epoch_findings([(0, 0)], unknown.get)) == [
+        "appends a batch of epoch 0 at 0; it knows epoch None there"
+    ]
+
+
+def test_ap9_a_compacted_log_is_judged_too() -> None:
+    def without_all_but_the_last(log: Appends, starts: Any) -> None:
+        noted(log, starts[-1:])
+
+    noted = Appends._note_epochs
+    scenario = parse_scenario(MISSED, "missed.yaml")
+    assert not run_scenario(scenario, 1).violations
+    with patch.object(Appends, "_note_epochs", without_all_but_the_last):
+        violations = run_scenario(scenario, 1, stops_early=True).violations
+    assert {each.checker for each in violations} == {"log-state"}
+    assert "appends a batch of epoch" in violations[0].what
 
 
 def test_ls4_only_an_empty_segment_takes_more_than_its_topic_allows() -> None:
