@@ -50,7 +50,7 @@ from sim.checkers.consumer_positions import ConsumerPositions
 from sim.checkers.due_flushes import DueFlushes
 from sim.checkers.due_retention import DueRetention
 from sim.checkers.due_snapshots import DueSnapshots
-from sim.checkers.failed_disks import FailedDisks, is_of_a_log
+from sim.checkers.failed_disks import FailedDisks
 from sim.checkers.fetch_order import FetchOrder
 from sim.checkers.forwarding import FORWARDED, ForwardedRequests
 from sim.checkers.ghost import NO_END
@@ -82,8 +82,8 @@ from sim.witness.leaders import LeaderWitness
 from sim.witness.metadata_log import MetadataWitness
 from sim.witness.witness import Witness
 from sim.world.packets import Exchange
-from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
-from storage.disk.filesystem import dirname
+from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, PARTITION_METADATA_FILE
+from storage.disk.filesystem import basename, dirname
 from storage.errors import StorageError
 
 # A constant, because a union written in a check would be built for each step.
@@ -146,6 +146,8 @@ class Watch:
             if observe.kind == "broker.started" and isinstance(shell, Node) and shell.starts > 1:
                 how = "a clean" if dict(observe.fields)["clean"] else "an unclean"
                 self._chronicle.note(shell.name, f"is back after {how} stop")
+            if observe.kind == "broker.started" and isinstance(shell, Node):
+                self._failed_disks.new_errors((shell.node_id, shell.life_number), shell.disk.errors)
             if observe.kind == "broker.registered" and isinstance(shell, Node):
                 self._stops.on_registered(shell.node_id, shell.starts)
                 self._order.forget((shell.node_id, shell.life_number))
@@ -253,7 +255,7 @@ class Watch:
                 self._look_at_flushes(life, core, now_ms, events[0])
             else:
                 self._retention.on_unseen(life)
-            if shell.disk.has_refused or len(shell.directories) > 1:
+            if shell.disk.has_refused:
                 self._look_at_disk(shell, core, effects)
             # A broker that stops in order takes no answer any more while it closes its logs.
             if not shell.is_stopping:
@@ -525,11 +527,12 @@ def _known_epoch(core: ProducerCore | ConsumerCore, topic_partition: TopicPartit
 
 
 def _made_again(node: Node, path: str, online: Iterable[str]) -> Iterator[str]:
-    """Yields the directories that have a log of the same name as the one that the path is in."""
-    for directory in node.directories:
-        name = path[len(directory) + 1 :].partition("/")[0]
-        if is_of_a_log(path, directory) and is_log_in_use(name):
-            yield from (each for each in online if each != directory and name in node.disk.names_in(each))
+    """Yields the directories that have the log of which a call that makes it has failed: one on its topic id."""
+    name, file = basename(dirname(path)), basename(path)
+    if file.startswith(PARTITION_METADATA_FILE) and is_log_in_use(name):
+        yield from (
+            each for each in online if name in node.disk.names_in(each) and not path.startswith(f"{each}/")
+        )
 
 
 def _is_without_disk(shell: Shell) -> bool:

@@ -7,6 +7,7 @@ Calls and jobs are numbered in order, so a run is a function of its events.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import final
 
 from cluster.core.effects import (
@@ -51,6 +52,8 @@ class Outbox:
         self._next_job = 0
         self._answers: dict[int, OnAnswer] = {}
         self._jobs: dict[int, OnDone] = {}
+        # What jobs have raised of whose end no handler has heard yet.
+        self._unheard: dict[int, Exception] = {}
         self._timers: dict[str, OnTime] = {}
 
     def take(self) -> list[Effect]:
@@ -85,8 +88,22 @@ class Outbox:
         self._jobs[self._next_job] = then
         # A job without a handler has ended.
         assert len(self._jobs) <= self._next_job, (len(self._jobs), self._next_job)
-        self._effects.append(RunJob(job=self._next_job, kind=kind, work=work))
+        self._effects.append(
+            RunJob(job=self._next_job, kind=kind, work=partial(self._work, self._next_job, work))
+        )
         return self._next_job
+
+    def _work(self, job: int, work: Callable[[], None]) -> None:
+        """Does the work of a job, in the job."""
+        try:
+            work()
+        except Exception as error:
+            self._unheard[job] = error
+            raise
+
+    def unheard(self) -> list[Exception]:
+        """Returns what jobs have raised of which no handler has heard, in their order. A job may ask, too."""
+        return [self._unheard[job] for job in sorted(self._unheard)]
 
     def learn_endpoint(self, node_id: int, host: str, port: int) -> None:
         self._effects.append(LearnEndpoint(node_id=node_id, host=host, port=port))
@@ -110,6 +127,7 @@ class Outbox:
     def on_job_done(self, now_ms: int, done: JobDone) -> None:
         then = self._jobs.pop(done.job, None)
         if then is not None:
+            self._unheard.pop(done.job, None)
             then(now_ms, done.error)
 
     def on_timer(self, now_ms: int, key: str) -> None:

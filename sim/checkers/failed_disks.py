@@ -15,7 +15,7 @@ class FailedDisks:
     What the kernel holds of its files is not known from then on, so no log in it may take or serve anything more. A
     step learns of what its own calls have met, and of what a job has met when it takes the end of that job. Where no
     call has failed, no directory goes offline: not for want of a descriptor, which fails one call and no disk. Nor is a
-    directory with such a call marked as stopped in order: its next start has to recover its logs (LL5).
+    directory marked as stopped in order of whose logs a call has failed: its next start has to recover them (LL5).
     """
 
     name = "failed-disks"
@@ -53,7 +53,7 @@ class FailedDisks:
         return errors[met:] if is_begun else ()
 
     def on_made_again(self, broker: int, path: str, other: str) -> None:
-        """Receives that a step in which a call on `path` has failed has left a log of that name in another directory.
+        """Receives that a log which could not be made, for the call on `path`, is in another directory after that step.
 
         When the first one is back, a start finds two logs of one partition (LL4). In a later step another topic may
         have the name.

@@ -83,6 +83,8 @@ _BUSY: Mapping[str, Part] = {
 _UNGUARDED: Part = {
     "idempotent": False, "acks": 1, "clients": 1, "rate": "40/s", "size": "40 B", "batch": "400 B", "linger": "2ms",
 }  # fmt: skip
+# One whose sequences the logs know, and that leaves room for the others.
+_BESIDE: Part = {"idempotent": True, "acks": "all", "clients": 1, "rate": "5/s"}
 # So many of a hundred seeds of nothing but chains have such producers.
 _UNGUARDED_PERCENT = 40
 # A worker that flushes each append and makes its checks too may be slower than such clients wait: nothing would come of
@@ -186,11 +188,15 @@ def _productive(choices: Choices, quiet: Part) -> Part:
 
 
 def _mostly_with(choices: Choices, producers: list[Part], promised: Part) -> list[Part]:
-    """Returns the producers, of which most ask for no more than that."""
-    return [
+    """Returns the producers, of which most ask for no more than that.
+
+    In half of the seeds one with sequences is beside them: else a log that is cut knows nothing of any producer.
+    """
+    drawn = [
         producer | promised if choices.chance(_PRODUCTIVE_PERCENT, f"producer {number}") else producer
         for number, producer in enumerate(producers)
     ]
+    return [*drawn, producers[0] | _BESIDE] if choices.chance(50, "beside") else drawn
 
 
 def _on_streams(choices: Choices, quiet: Part) -> Part:
@@ -217,13 +223,14 @@ def _at_work(choices: Choices, quiet: Part) -> Part:
         topics = {name: _busy(topic, kind) for name, topic in topics.items()}
     bounds = (10, 40) if kind == "flush" else (50, 200)
     often = {_INTERVALS[kind]: choices.between(*bounds, "interval")}
+    drawn = [
+        _working(choices.within(f"producer {number}"), producer, kind)
+        for number, producer in enumerate(producers)
+    ]
     return quiet | {
         "cluster": cluster | {"jobs": {kind: very_slow(choices)}, "settings": cluster["settings"] | often},
         "topics": topics,
-        "producers": [
-            _working(choices.within(f"producer {number}"), producer, kind)
-            for number, producer in enumerate(producers)
-        ],
+        "producers": [*drawn, drawn[0] | _BESIDE] if choices.chance(50, "beside") else drawn,
     }
 
 

@@ -6,6 +6,7 @@ errors are raised to the caller. Kafka: LogManager, LogDirFailureChannel (KIP-11
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -33,6 +34,8 @@ from storage.recovery.cut import ReportCut, ignore_cut
 from storage.topics import directory_name
 
 logger = logging.getLogger(__name__)
+
+_CLOSED_OR_GONE = frozenset({errno.EBADF, errno.ENOENT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,6 +368,15 @@ def is_disk_error(error: BaseException) -> bool:
     if is_lack(error):
         return False
     return isinstance(error, OSError) or isinstance(error.__cause__, OSError)
+
+
+def is_late_disk_error(error: BaseException) -> bool:
+    """Whether a disk has failed in work that may have been overtaken by the end of its log.
+
+    That files of such a log are closed or gone is no failure.
+    """
+    os_error = error if isinstance(error, OSError) else error.__cause__
+    return is_disk_error(error) and isinstance(os_error, OSError) and os_error.errno not in _CLOSED_OR_GONE
 
 
 def _distinct(file_system: FileSystem, directories: Sequence[str]) -> list[str]:

@@ -49,7 +49,11 @@ class OrderlyStop:
         self._logs = logs
 
     def begin(self, now_ms: int) -> None:
-        """Stops serving; one job then flushes and closes the logs, and writes the mark of a clean stop (STO-3)."""
+        """Stops serving; one job then flushes and closes the logs, and writes the mark of a clean stop (STO-3).
+
+        The jobs before it come to their ends, of which nobody hears: a directory whose disk has failed in one gets no
+        mark (LL5).
+        """
         assert not self._ending.is_over, now_ms
         context = self._manager.context
         self._manager.stop(now_ms)
@@ -59,6 +63,8 @@ class OrderlyStop:
 
         def shut_down() -> None:
             stop_maintenance()
+            for error in context.outbox.unheard():
+                self._logs.distrust_disk_of(error)
             close_logs()
 
         context.outbox.run_job("shutdown", shut_down, self._ending.on_shut_down)

@@ -18,7 +18,7 @@ from cluster.core.outbox import Outbox
 from cluster.core.replica.replica import Replica
 from storage.config import LogConfig
 from storage.directory.cleaners import CleanerManager
-from storage.directory.directories import LogDirectories, is_disk_error
+from storage.directory.directories import LogDirectories, is_disk_error, is_late_disk_error
 from storage.directory.manager import LogManager, PreparedCheckpoint
 from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.disk.filesystem import FileSystem, basename, dirname
@@ -481,6 +481,14 @@ class BrokerLogs:
         for manager in self.directories.online:
             if manager.directory == directory:
                 manager.distrust(error)
+
+    def distrust_disk_of(self, error: Exception) -> None:
+        """Does so for what a job has raised, if it comes from a disk; the path of the call says from which one."""
+        os_error = error if isinstance(error, OSError) else error.__cause__
+        path = os_error.filename if isinstance(os_error, OSError) else None
+        directory = self.directories.directory_of(path) if isinstance(path, str) else None
+        if directory is not None and is_late_disk_error(error):
+            self.distrust(directory, error)
 
     def prepare_shutdown(self, broker_epoch: int, now_ms: int) -> Callable[[], None]:
         """Returns the job of an orderly stop: it flushes and closes all logs, then marks the stop as clean (STO-3).

@@ -22,6 +22,7 @@ from cluster.core.replica.replica import Replica
 from storage.cleaner.compaction import Compaction, Work
 from storage.cleaner.plan import CleanerConfig
 from storage.directory.cleaners import Candidate, CleanerManager, Key, key_of
+from storage.directory.directories import is_late_disk_error
 from storage.disk.filesystem import basename, dirname
 from storage.disk.lack import is_lack, refusing_lack
 from storage.errors import OutOfHandles, StorageError
@@ -63,7 +64,7 @@ class _Round:
         """Deletes what the round has written. Raises the disk error that its last slice has met, or one of its own."""
         error = self.error
         self.compaction.abort()
-        if isinstance(error, OSError) and error.errno not in _OF_ABORTS and not is_lack(error):
+        if error is not None and is_late_disk_error(error):
             raise error
 
 
@@ -82,6 +83,8 @@ class LogMaintenance:
         self._round: _Round | None = None
         # Deleted segments, each with the time at which its files are to be deleted.
         self._doomed: deque[tuple[int, LogSegment]] = deque()
+        # What the jobs have met that delete them, of which no step has heard yet.
+        self._undeletable: list[OSError] = []
         # The least of these times.
         self._next_deletion_ms = 0
         self._now_ms = 0
@@ -135,13 +138,16 @@ class LogMaintenance:
     def prepare_stop(self) -> Callable[[], None]:
         """Returns what the job that closes the logs must do first: it deletes what a running round has written.
 
-        A disk error of the round ends the trust in its directory alone: the others are closed in order.
+        A disk error of the round, or of a deletion of segments, ends the trust in its directory alone: the others are
+        closed in order.
         """
         assert not self._is_stopped, "stopped twice"
         self._is_stopped = True
         running, self._round = self._round, None
 
         def stop() -> None:
+            for each in self._undeletable:
+                self._logs.distrust_disk_of(each)
             if running is None:
                 return
             try:
@@ -264,17 +270,16 @@ class LogMaintenance:
         due = [segment for at_ms, segment in self._doomed if at_ms <= now_ms]
         self._doomed = deque(each for each in self._doomed if each[0] > now_ms)
         assert len(due) + len(self._doomed) == count, (len(due), len(self._doomed), count)
-        failed: list[OSError] = []
 
         def delete() -> None:
             for segment in due:
                 try:
                     segment.delete()
                 except OSError as error:
-                    failed.append(error)
+                    self._undeletable.append(error)
 
         if due:
-            self._outbox.run_job("delete", delete, lambda _, error: self._on_deleted(failed, error))
+            self._outbox.run_job("delete", delete, self._on_deleted)
         if self._doomed:
             at_ms = min(at_ms for at_ms, _ in self._doomed)
             # A timer that is due already would come again and again.
@@ -282,10 +287,12 @@ class LogMaintenance:
             self._next_deletion_ms = at_ms
             self._outbox.set_timer(DELETION_TIMER, at_ms, self._on_deletion_timer)
 
-    def _on_deleted(self, failed: list[OSError], error: Exception | None) -> None:
+    def _on_deleted(self, now_ms: int, error: Exception | None) -> None:
         if error is not None:
             raise StorageError(f"old segments cannot be deleted: {error}") from error
-        for each in failed:
+        # The next job may meet more of them meanwhile.
+        while self._undeletable:
+            each = self._undeletable.pop(0)
             failure = StorageError(f"old segments cannot be deleted: {each}")
             failure.__cause__ = each
             self._logs.on_disk_failed(None, failure)

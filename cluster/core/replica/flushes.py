@@ -6,7 +6,6 @@ leader counts only what it has flushed of its own log, and a follower fetches on
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable
 from typing import final
@@ -15,6 +14,7 @@ from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.leader import promises_flush
 from cluster.core.replica.replica import Replica
 from storage.config import LONG_MAX
+from storage.directory.directories import is_late_disk_error
 from storage.disk.handle_pool import is_out_of_handles
 from storage.errors import OutOfHandles, StorageError
 from storage.log.flushes import PreparedFlush
@@ -23,7 +23,6 @@ FLUSH_TIMER = "logs.flush"
 RETRY_TIMER = "replica.flush:"
 # A flush that found no descriptor is tried again after this time.
 RETRY_MS = 1000
-_CLOSED_OR_GONE = frozenset((errno.EBADF, errno.ENOENT))
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +168,7 @@ class Flushes:
 
         The other logs there are on the same disk. That files of the deleted one are closed or gone is no failure.
         """
-        if isinstance(error, OSError) and error.errno not in _CLOSED_OR_GONE and not is_out_of_handles(error):
+        if error is not None and is_late_disk_error(error):
             self._fail(replica, action, error)
 
     def _fail(self, replica: Replica, action: str, error: Exception) -> None:

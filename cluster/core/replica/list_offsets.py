@@ -21,6 +21,7 @@ from cluster.core.messages import (
 from cluster.core.replica.context import ReplicaContext
 from cluster.core.replica.leader import Leader
 from cluster.core.replica.replica import Replica
+from storage.directory.directories import is_late_disk_error
 from storage.errors import ReadGoesOn, ReadTakesLong, StorageError
 from storage.segment.file_records import TimestampAndOffset
 
@@ -81,11 +82,16 @@ class ListOffsetsHandler:
         """Answers as far as the replica still leads in the epoch in which the search began.
 
         What was found may have been cut off since, and what the search has met may be files that were closed under it.
+        Any other error is of the disk, whoever leads now (AP16). Raises StorageError as `on_request` does.
         """
         try:
             is_present = self._context.replicas.get(request.topic_partition) is replica
             if not is_present or not fencing.is_same_log(view, replica.view):
                 name = replica.name
+                if error is not None and is_late_disk_error(error):
+                    failure = StorageError(f"search in {name}: {error}")
+                    failure.__cause__ = error
+                    self._context.logs.on_disk_failed(replica.log, failure)
                 raise ClusterError(
                     ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was removed, or has another leader"
                 )

@@ -83,9 +83,10 @@ def _fails_then_deleted(ground: Ground, choices: Choices) -> list[Part]:
 
 
 def _half_made(ground: Ground, choices: Choices) -> list[Part]:
-    """Returns a topic that is created again, one of whose logs loses its directory as soon as that log has one.
+    """Returns a topic that is created again, and brokers that cannot write the topic id of their next new log.
 
-    The broker has others, and starts again over all of them: it may find no second log of the name.
+    A directory goes offline then, with a log in it that is half made. The broker has others, and starts again over all
+    of them: it may find no second log of the name.
     """
     name = choices.pick([each for each in ground.deletable if each != WIDE], "topic")
     partition = f"{name}/{choices.below(ground.scenario.topics[name].partitions, 'partition')}"
@@ -231,7 +232,7 @@ TOPICS = (
     Fault(
         name="half-made",
         family="topic",
-        percent=60,
+        percent=100,
         most=2,
         draw=_half_made,
         is_possible=_deletable_offline,

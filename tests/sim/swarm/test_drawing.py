@@ -213,7 +213,8 @@ def _first_ms(drawn: Drawn) -> int:
 
 def test_all_producers_together_send_a_bounded_number_of_records_a_second() -> None:
     together = [sum(each.rate * each.clients for each in drawn.scenario.producers) for drawn in seeds(60)]
-    assert max(together) <= 150
+    # And at most 5 of the one that may be beside the others.
+    assert max(together) <= 155
     assert sum(rate > 120 for rate in together) >= 10
 
 
