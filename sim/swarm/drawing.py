@@ -188,15 +188,16 @@ def _productive(choices: Choices, quiet: Part) -> Part:
 
 
 def _mostly_with(choices: Choices, producers: list[Part], promised: Part) -> list[Part]:
-    """Returns the producers, of which most ask for no more than that.
-
-    In half of the seeds one with sequences is beside them: else a log that is cut knows nothing of any producer.
-    """
-    drawn = [
+    """Returns the producers, of which most ask for no more than that."""
+    return [
         producer | promised if choices.chance(_PRODUCTIVE_PERCENT, f"producer {number}") else producer
         for number, producer in enumerate(producers)
     ]
-    return [*drawn, producers[0] | _BESIDE] if choices.chance(50, "beside") else drawn
+
+
+def _with_sequences(choices: Choices, producers: list[Part]) -> list[Part]:
+    """Returns the producers, and in half of the seeds one with sequences: else a log that is cut may know of none."""
+    return [*producers, producers[0] | _BESIDE] if choices.chance(50, "beside") else producers
 
 
 def _on_streams(choices: Choices, quiet: Part) -> Part:
@@ -230,7 +231,7 @@ def _at_work(choices: Choices, quiet: Part) -> Part:
     return quiet | {
         "cluster": cluster | {"jobs": {kind: very_slow(choices)}, "settings": cluster["settings"] | often},
         "topics": topics,
-        "producers": [*drawn, drawn[0] | _BESIDE] if choices.chance(50, "beside") else drawn,
+        "producers": _with_sequences(choices, drawn),
     }
 
 
@@ -246,7 +247,9 @@ def _led_by_anyone(choices: Choices, quiet: Part) -> Part:
             name: topic | {"config": topic.get("config", {}) | {"min.insync.replicas": 1}}
             for name, topic in topics.items()
         },
-        "producers": _mostly_with(choices, producers, {"idempotent": False, "acks": 1}),
+        "producers": _with_sequences(
+            choices, _mostly_with(choices, producers, {"idempotent": False, "acks": 1})
+        ),
     }
 
 
