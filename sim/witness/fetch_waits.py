@@ -69,8 +69,14 @@ class FetchWaitWitness:
     ) -> None:
         fetches = core.manager.fetches
         most = core.config.max_parked_requests
+        # The fetch may have raised a high watermark, for which others were answered after it found no room.
+        left = sum(
+            type(each) is Reply and each.call != call and isinstance(each.body, FetchResponse)
+            for each in effects
+        )
         # What the core counts, and what really waits.
-        if len(fetches.parked_beside(request)) >= most and _waiting_beside(core, request) >= most:
+        counted, waiting = len(fetches.parked_beside(request)), _waiting_beside(core, request)
+        if counted + left >= most and waiting + left >= most:
             return
         for effect in effects:
             if type(effect) is Reply and effect.call == call and isinstance(effect.body, FetchResponse):
@@ -113,8 +119,13 @@ def _waiting(
 
 
 def _waiting_beside(core: Broker, request: FetchRequest) -> int:
-    """Returns how many fetches of followers wait, or of consumers, whichever the request is of."""
-    is_follower = request.replica_id >= 0
-    return sum(
-        (each.request.replica_id >= 0) is is_follower for each in core.manager.fetches.purgatory.operations()
-    )
+    """Returns how many fetches of followers wait, or of consumers, whichever the request is of.
+
+    One whose time is over still waits while what it is answered with is searched.
+    """
+    is_follower, fetches = request.replica_id >= 0, core.manager.fetches
+    waiting = [
+        each.call for each in fetches.purgatory.operations() if (each.request.replica_id >= 0) is is_follower
+    ]
+    searching = [call for call in fetches.parked_beside(request) if fetches.is_searching(call)]
+    return len(dict.fromkeys([*waiting, *searching]))
