@@ -363,11 +363,17 @@ def _stopped(manager: LogManager, broker_epoch: int, now_ms: int | None) -> bool
         return False
 
 
+def os_error_of(error: BaseException) -> OSError | None:
+    """Returns the error of the system call that is `error` or its cause; None without one."""
+    os_error = error if isinstance(error, OSError) else error.__cause__
+    return os_error if isinstance(os_error, OSError) else None
+
+
 def is_disk_error(error: BaseException) -> bool:
     """Whether `error` comes from the disk, and not from the content of a file, nor from a lack of descriptors."""
     if is_lack(error):
         return False
-    return isinstance(error, OSError) or isinstance(error.__cause__, OSError)
+    return os_error_of(error) is not None
 
 
 def is_late_disk_error(error: BaseException) -> bool:
@@ -375,8 +381,8 @@ def is_late_disk_error(error: BaseException) -> bool:
 
     That files of such a log are closed or gone is no failure.
     """
-    os_error = error if isinstance(error, OSError) else error.__cause__
-    return is_disk_error(error) and isinstance(os_error, OSError) and os_error.errno not in _CLOSED_OR_GONE
+    os_error = os_error_of(error)
+    return is_disk_error(error) and os_error is not None and os_error.errno not in _CLOSED_OR_GONE
 
 
 def _distinct(file_system: FileSystem, directories: Sequence[str]) -> list[str]:

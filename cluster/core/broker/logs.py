@@ -18,7 +18,7 @@ from cluster.core.outbox import Outbox
 from cluster.core.replica.replica import Replica
 from storage.config import LogConfig
 from storage.directory.cleaners import CleanerManager
-from storage.directory.directories import LogDirectories, is_disk_error, is_late_disk_error
+from storage.directory.directories import LogDirectories, is_disk_error, is_late_disk_error, os_error_of
 from storage.directory.manager import LogManager, PreparedCheckpoint
 from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.disk.filesystem import FileSystem, basename, dirname
@@ -377,8 +377,8 @@ class BrokerLogs:
         Raises `error` if it does not come from a disk, as that of a lack of descriptors, or if no other directory is
         left (PRO-9).
         """
-        os_error = error if isinstance(error, OSError) else error.__cause__
-        path = os_error.filename if isinstance(os_error, OSError) else None
+        os_error = os_error_of(error)
+        path = None if os_error is None else os_error.filename
         if log is not None and (log.online.reason is not None or path is None):
             path = log.directory
         is_disks = is_disk_error(error) or (log is not None and log.online.reason is not None)
@@ -483,9 +483,9 @@ class BrokerLogs:
                 manager.distrust(error)
 
     def distrust_disk_of(self, error: Exception) -> None:
-        """Does so for what a job has raised, if it comes from a disk; the path of the call says from which one."""
-        os_error = error if isinstance(error, OSError) else error.__cause__
-        path = os_error.filename if isinstance(os_error, OSError) else None
+        """Distrusts the directory whose disk has raised what a job has met; does nothing if that is of no disk."""
+        os_error = os_error_of(error)
+        path = None if os_error is None else os_error.filename
         directory = self.directories.directory_of(path) if isinstance(path, str) else None
         if directory is not None and is_late_disk_error(error):
             self.distrust(directory, error)
