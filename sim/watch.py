@@ -256,7 +256,7 @@ class Watch:
             else:
                 self._retention.on_unseen(life)
             if shell.disk.has_refused:
-                self._look_at_disk(shell, core, effects)
+                self._look_at_disk(shell, core, events, effects)
             # A broker that stops in order takes no answer any more while it closes its logs.
             if not shell.is_stopping:
                 if is_answer:
@@ -308,16 +308,21 @@ class Watch:
         is_stopping = isinstance(shell, Node) and shell.is_stopping
         self._snapshots.on_step(core, events, effects, is_stopping=is_stopping)
 
-    def _look_at_disk(self, node: Node, core: Broker, effects: Sequence[object]) -> None:
-        """Show which directories a broker goes on with, once it knows what its calls have met."""
+    def _look_at_disk(
+        self, node: Node, core: Broker, events: Sequence[Event], effects: Sequence[object]
+    ) -> None:
+        """Show which directories a broker goes on with, as soon as it knows what its calls have met."""
+        for event in events:
+            if type(event) is JobDone:
+                node.take_met_by(event.job)
         life, errors = (node.node_id, node.life_number), node.disk.errors
         if len(node.directories) > 1:
             for path in self._failed_disks.new_errors(life, errors):
                 for other in _made_again(node, path, core.online_directories):
                     self._failed_disks.on_made_again(node.node_id, path, other)
         is_over = node.is_stopping or any(type(effect) is Stop for effect in effects)
-        if not is_over and self._failed_disks.is_new(life, errors) and not node.has_job:
-            self._failed_disks.on_step(life, errors, core.online_directories)
+        if not is_over and self._failed_disks.is_new(life, errors):
+            self._failed_disks.on_step(life, errors, core.online_directories, node.unheard_errors)
 
     def _look_at_marks(self, shell: Shell) -> None:
         """Show which directories a broker that stops in order has marked so."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import final
 
 from sim.checkers.base import Jury
@@ -22,25 +22,38 @@ class FailedDisks:
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
-        # The life of each broker, and how many of the errors of that life are judged.
-        self._judged: dict[int, tuple[int, int]] = {}
-        # The same of those that were looked at in the very step that met them.
+        # The life of each broker, and which of the errors of that life are judged.
+        self._judged: dict[int, tuple[int, set[int]]] = {}
+        # The life of each broker, and how many of its errors were looked at in the very step that met them.
         self._met: dict[int, tuple[int, int]] = {}
 
     def is_new(self, life: tuple[int, int], errors: Sequence[str]) -> bool:
         """Whether the calls of that life of a broker have met errors that were not judged yet."""
-        return len(errors) > _count(self._judged, life)
+        return len(errors) > len(self._judged_of(life))
 
-    def on_step(self, life: tuple[int, int], errors: Sequence[str], online: Iterable[str]) -> None:
-        """Receives the state after a step: the paths of all failed calls, and the directories that are online."""
-        broker, number = life
+    def on_step(
+        self, life: tuple[int, int], errors: Sequence[str], online: Iterable[str],
+        unheard: Collection[int] = (),
+    ) -> None:  # fmt: skip
+        """Receives the state after a step: the paths of all failed calls, and the directories that are online.
+
+        Of the calls at the places in `unheard` the broker does not know yet.
+        """
+        judged = self._judged_of(life)
+        new = [place for place in range(len(errors)) if place not in judged and place not in unheard]
         directories = tuple(online)
-        for path in dict.fromkeys(errors[_count(self._judged, life) :]):
+        for path in dict.fromkeys(errors[place] for place in new):
             for directory in directories:
                 if path == directory or path.startswith(f"{directory}/"):
                     what = f"goes on with {directory} although a call on {path} has failed"
-                    self._jury.report(self.name, f"broker {broker} {what}")
-        self._judged[broker] = number, len(errors)
+                    self._jury.report(self.name, f"broker {life[0]} {what}")
+        judged.update(new)
+
+    def _judged_of(self, life: tuple[int, int]) -> set[int]:
+        broker, number = life
+        if broker not in self._judged or self._judged[broker][0] != number:
+            self._judged[broker] = number, set()
+        return self._judged[broker][1]
 
     def new_errors(self, life: tuple[int, int], errors: Sequence[str]) -> Sequence[str]:
         """Returns the paths of the calls that have failed since this was asked last, which is after each step.

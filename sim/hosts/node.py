@@ -194,6 +194,15 @@ class Node(Shell):
         """Whether a job has not ended yet, or the core was not told of its end."""
         return bool(self._jobs) or any(type(event) is JobDone for event, _ in self._inbox)
 
+    def take_met_by(self, job: int) -> None:
+        """Counts what a job has met as known to the core, which was told of its end."""
+        self._met_by_jobs.pop(job, None)
+
+    @property
+    def unheard_errors(self) -> frozenset[int]:
+        """The places of the errors of the disk that jobs have met and the core was not told of."""
+        return frozenset(place for places in self._met_by_jobs.values() for place in places)
+
     @property
     def jobs_last_us(self) -> int:
         """How long the jobs that have not ended take, on the average; the first of them may have begun."""
@@ -452,6 +461,8 @@ class Node(Shell):
         # The part of the first job that became due while the node was paused.
         self._due_part: JobPart | None = None
         self._job_error: Exception | None = None
+        # What the jobs have met whose ends the core was not told of: places in the errors of the disk.
+        self._met_by_jobs: dict[int, range] = {}
         # The jobs during which a role began or ended; and before when the end of the first job is not told.
         self._overtaken: set[int] = set()
         self._job_ends_us = 0
@@ -520,6 +531,7 @@ class Node(Shell):
             return
         self._job_error, self._has_worked = None, True
         self._disk_us()
+        errors_before = len(self.disk.errors)
         try:
             self._work_on(job)
         except Dead:
@@ -527,6 +539,8 @@ class Node(Shell):
             return
         except Exception as raised:
             self._job_error = raised
+        if len(self.disk.errors) > errors_before:
+            self._met_by_jobs[job.job] = range(errors_before, len(self.disk.errors))
         left_us += self._disk_us()
         self._note_stillness(left_us)
         self._wait_for_more()

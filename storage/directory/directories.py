@@ -363,6 +363,11 @@ def _stopped(manager: LogManager, broker_epoch: int, now_ms: int | None) -> bool
         return False
 
 
+def errors_in(error: Exception) -> Sequence[Exception]:
+    """Returns the errors that work on several files has collected and raised as one; `error` alone if it is no such."""
+    return error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+
+
 def os_error_of(error: BaseException) -> OSError | None:
     """Returns the error of the system call that is `error` or its cause; None without one."""
     os_error = error if isinstance(error, OSError) else error.__cause__

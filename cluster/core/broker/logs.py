@@ -18,7 +18,13 @@ from cluster.core.outbox import Outbox
 from cluster.core.replica.replica import Replica
 from storage.config import LogConfig
 from storage.directory.cleaners import CleanerManager
-from storage.directory.directories import LogDirectories, is_disk_error, is_late_disk_error, os_error_of
+from storage.directory.directories import (
+    LogDirectories,
+    errors_in,
+    is_disk_error,
+    is_late_disk_error,
+    os_error_of,
+)
 from storage.directory.manager import LogManager, PreparedCheckpoint
 from storage.disk.checkpoints import MetaProperties, MetaPropertiesFile
 from storage.disk.filesystem import FileSystem, basename, dirname
@@ -483,12 +489,13 @@ class BrokerLogs:
                 manager.distrust(error)
 
     def distrust_disk_of(self, error: Exception) -> None:
-        """Distrusts the directory whose disk has raised what a job has met; does nothing if that is of no disk."""
-        os_error = os_error_of(error)
-        path = None if os_error is None else os_error.filename
-        directory = self.directories.directory_of(path) if isinstance(path, str) else None
-        if directory is not None and is_late_disk_error(error):
-            self.distrust(directory, error)
+        """Distrusts each directory whose disk has raised what a job has met; does nothing if that is of no disk."""
+        for each in errors_in(error):
+            os_error = os_error_of(each)
+            path = None if os_error is None else os_error.filename
+            directory = self.directories.directory_of(path) if isinstance(path, str) else None
+            if directory is not None and is_late_disk_error(each):
+                self.distrust(directory, each)
 
     def prepare_shutdown(self, broker_epoch: int, now_ms: int) -> Callable[[], None]:
         """Returns the job of an orderly stop: it flushes and closes all logs, then marks the stop as clean (STO-3).

@@ -11,7 +11,6 @@ import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import final
 
 from cluster.core.broker.logs import BrokerLogs, note_unclosed
@@ -22,7 +21,7 @@ from cluster.core.replica.replica import Replica
 from storage.cleaner.compaction import Compaction, Work
 from storage.cleaner.plan import CleanerConfig
 from storage.directory.cleaners import Candidate, CleanerManager, Key, key_of
-from storage.directory.directories import is_late_disk_error
+from storage.directory.directories import errors_in
 from storage.disk.filesystem import basename, dirname
 from storage.disk.lack import is_lack, refusing_lack
 from storage.errors import OutOfHandles, StorageError
@@ -49,23 +48,6 @@ class _Round:
         self.pieces: Iterator[Work] = iter(compaction)
         self.key: Key = key_of(log)
         self.bytes_before = log.local.segments.size_bytes
-        # What the last slice has met: its end may find nobody who hears of it.
-        self.error: Exception | None = None
-
-    def work(self, slice_of_work: Work) -> None:
-        """Does one slice, in its job."""
-        try:
-            slice_of_work()
-        except Exception as error:
-            self.error = error
-            raise
-
-    def abort(self) -> None:
-        """Deletes what the round has written. Raises the disk error that its last slice has met, or one of its own."""
-        error = self.error
-        self.compaction.abort()
-        if error is not None and is_late_disk_error(error):
-            raise error
 
 
 @final
@@ -83,8 +65,6 @@ class LogMaintenance:
         self._round: _Round | None = None
         # Deleted segments, each with the time at which its files are to be deleted.
         self._doomed: deque[tuple[int, LogSegment]] = deque()
-        # What the jobs have met that delete them, of which no step has heard yet.
-        self._undeletable: list[OSError] = []
         # The least of these times.
         self._next_deletion_ms = 0
         self._now_ms = 0
@@ -138,20 +118,17 @@ class LogMaintenance:
     def prepare_stop(self) -> Callable[[], None]:
         """Returns what the job that closes the logs must do first: it deletes what a running round has written.
 
-        A disk error of the round, or of a deletion of segments, ends the trust in its directory alone: the others are
-        closed in order.
+        A disk error of that ends the trust in the directory of the round alone: the others are closed in order.
         """
         assert not self._is_stopped, "stopped twice"
         self._is_stopped = True
         running, self._round = self._round, None
 
         def stop() -> None:
-            for each in self._undeletable:
-                self._logs.distrust_disk_of(each)
             if running is None:
                 return
             try:
-                running.abort()
+                running.compaction.abort()
             except (OSError, StorageError) as error:
                 self._logs.distrust(dirname(running.log.directory), error)
 
@@ -272,11 +249,14 @@ class LogMaintenance:
         assert len(due) + len(self._doomed) == count, (len(due), len(self._doomed), count)
 
         def delete() -> None:
+            failed: list[OSError] = []
             for segment in due:
                 try:
                     segment.delete()
                 except OSError as error:
-                    self._undeletable.append(error)
+                    failed.append(error)
+            if failed:
+                raise ExceptionGroup("old segments cannot be deleted", failed)
 
         if due:
             self._outbox.run_job("delete", delete, self._on_deleted)
@@ -288,11 +268,9 @@ class LogMaintenance:
             self._outbox.set_timer(DELETION_TIMER, at_ms, self._on_deletion_timer)
 
     def _on_deleted(self, now_ms: int, error: Exception | None) -> None:
-        if error is not None:
-            raise StorageError(f"old segments cannot be deleted: {error}") from error
-        # The next job may meet more of them meanwhile.
-        while self._undeletable:
-            each = self._undeletable.pop(0)
+        if error is None:
+            return
+        for each in errors_in(error):
             failure = StorageError(f"old segments cannot be deleted: {each}")
             failure.__cause__ = each
             self._logs.on_disk_failed(None, failure)
@@ -376,7 +354,7 @@ class LogMaintenance:
         if work is None:
             self._finish(now_ms, running)
         else:
-            self._outbox.run_job("compact", partial(running.work, work), self._on_slice_done)
+            self._outbox.run_job("compact", work, self._on_slice_done)
 
     def _on_slice_done(self, now_ms: int, error: Exception | None) -> None:
         running = self._round

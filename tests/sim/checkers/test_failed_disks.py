@@ -61,6 +61,19 @@ def test_kip112_a_directory_that_went_offline_is_given_up() -> None:
     assert not broker.step(LOG, LOG)
 
 
+def test_ap16_what_a_job_has_met_is_judged_once_the_broker_was_told_of_its_end() -> None:
+    disks = (broker := Broker("/data-1")).disks
+    other = "/data-1/u-0/00000000000000000000.log"
+    # The job has met the first error; the second one is of a step that came before the end of the job.
+    disks.on_step(LIFE, [LOG, other], broker.online, {0})
+    assert [each.what for each in broker.jury.violations] == [
+        f"broker 1 goes on with /data-1 although a call on {other} has failed"
+    ]
+    assert disks.is_new(LIFE, [LOG, other])
+    assert broker.step(LOG, other) == [f"broker 1 goes on with /data-1 although a call on {LOG} has failed"]
+    assert not disks.is_new(LIFE, [LOG, other])
+
+
 def test_another_life_begins_with_its_own_errors() -> None:
     broker = Broker("/data-2")
     assert not broker.step(LOG, LOG)
