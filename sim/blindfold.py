@@ -75,6 +75,10 @@ class Blindfold:
         if not self._packets.unchecked:
             self._watcher.on_waiting_call(shell, target, path, taken, most)
 
+    def on_late_alarm(self, shell: Shell, call: int, late_ms: int) -> None:
+        if not self._packets.unchecked:
+            self._watcher.on_late_alarm(shell, call, late_ms)
+
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         if not self._packets.unchecked:
             self._watcher.on_begun(shell, policy)

@@ -9,7 +9,7 @@ from typing import final
 from cluster.core.broker.broker import Broker
 from cluster.core.client.config import OffsetReset
 from cluster.core.client.consumer import ConsumerCore, Start
-from cluster.core.client.effects import ConsumerEffect
+from cluster.core.client.effects import ConsumerEffect, Fetched
 from cluster.core.client.producer import ProducerCore
 from cluster.core.connection.outgoing import Answer
 from cluster.core.connection.rooms import Room
@@ -72,6 +72,7 @@ from sim.checkers.strays import Strays
 from sim.checkers.topic_decisions import TopicDecisions
 from sim.checkers.unanswered import UnansweredCalls
 from sim.faults.conditions import Lookout
+from sim.hosts.clients import ConsumerShell
 from sim.hosts.node import Node
 from sim.hosts.shell import Shell
 from sim.left_logs import is_log_in_use
@@ -329,6 +330,11 @@ class Watch:
         assert isinstance(shell, Node), shell
         marked = [each for each in shell.directories if CLEAN_SHUTDOWN_FILE in shell.disk.names_in(each)]
         self._failed_disks.on_stopped(shell.node_id, shell.disk.errors, marked)
+        if not (shell.is_damaged or shell.was_short):
+            # The number is that of no life any more.
+            life = (shell.node_id, shell.life_number - 1)
+            others = [each for each in shell.directories if each not in marked]
+            self._failed_disks.on_unmarked(life, shell.disk.errors, others)
 
     def on_reply(self, shell: Shell, exchange: Exchange, body: ResponseBody) -> None:
         """Receives an answer of a node or client as it leaves."""
@@ -457,6 +463,9 @@ class Watch:
     def on_waiting_call(self, shell: Shell, target: int, path: str, taken: int, most: int) -> None:
         self._places.on_waiting_call(shell.name, target, path, taken, most)
 
+    def on_late_alarm(self, shell: Shell, call: int, late_ms: int) -> None:
+        self._calls.on_late_alarm(shell.name, call, late_ms)
+
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         self._positions.on_begun(shell.name, policy)
 
@@ -465,6 +474,8 @@ class Watch:
         self._sends.on_sought((shell.name, shell.life_number), topic_partition)
 
     def on_told(self, shell: Shell, effect: ConsumerEffect) -> None:
+        if type(effect) is Fetched and isinstance(shell, ConsumerShell) and shell.has_paused(effect):
+            self._positions.on_read_while_paused(shell.name, str(effect.topic_partition))
         self._positions.on_told(shell.name, effect)
 
     def on_metadata(self, node: Node) -> None:

@@ -47,6 +47,8 @@ class StepBounds:
     swapped_segments: int = MOST_IN_GROUP
     # The bytes that a compaction reads in one piece of its job.
     compacted_bytes: int = SLICE_BYTES
+    # The deadlines of requests that were answered early: more of them, beside those that wait, are cleared away.
+    spare_deadlines: int = 64
 
     def __post_init__(self) -> None:
         for each in fields(self):

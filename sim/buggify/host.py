@@ -145,6 +145,10 @@ class HostPoints:
         """Whether a producer asks to learn when all that it has sent has its outcome."""
         return self.buggify.fires("send-flush", self.name)
 
+    def is_refused(self) -> bool:
+        """Whether the first address of a client refuses it as it begins."""
+        return self.buggify.fires("first-address-refuses", self.name)
+
     def subscribes(self) -> bool:
         """Whether a consumer that begins names its topic, and finds the partitions by itself."""
         return self.buggify.fires("topic-subscribed", self.name)

@@ -196,6 +196,7 @@ _CLIENTS = _of(
     "clients",
     ("send-burst", 5, "a producer sends up to eight records in one moment"),
     ("send-flush", 5, "a producer asks to learn when all that it has sent has its outcome"),
+    ("first-address-refuses", 60, "the first address of a client refuses it as it begins"),
     ("topic-subscribed", 50, "a consumer finds the partitions of its topic by itself"),
     ("reading-paused", 10, "a consumer pauses a partition whose fetch is on its way, for up to 300 ms"),
     ("record-ahead", 2, "a producer sends a record of a time to come, which most topics refuse"),
@@ -231,6 +232,7 @@ _SETTINGS = _of(
         70,
         "a step of a broker searches two batches, or one segment of unknown times, and jobs search a batch for a time",
     ),
+    ("few-deadlines", 70, "a broker clears away the deadlines of answered requests after one or two of them"),
     (
         "small-compactions",
         70,

@@ -61,6 +61,7 @@ _STEPS: Mapping[str, Settings] = {
     "few-segments-a-step": {"segments": 2, "deleted_segments": 1},
     "few-batches-a-step": {"batches": 2, "snapshot_producers": 1},
     "short-searches": {"searched_batches": 2, "searched_segments": 1, "searched_bytes": 100},
+    "few-deadlines": {"spare_deadlines": 1},
     "small-compactions": {"planned_segments": 1, "swapped_segments": 2, "compacted_bytes": 64},
 }
 # What a broker takes where a topic does not say it.

@@ -86,11 +86,12 @@ class Attempts:
 class Calls:
     """Judges each call by what both its ends see.
 
-    A call has one outcome, within its time-out. One that expects no reply has none once it is written; before that it
-    may fail, once. A stream loses nothing before its end: calls arrive in order, answers come back in order, each to
-    its own call. With one call that fails, all calls on its stream do. Nobody ends a stream as if all were answered
-    while a call has no answer, also after the other side has sent its last call. While a node cannot be reached, calls
-    fail at once for a short time only, which begins again at 50 ms once the node was reached.
+    A call has one outcome, within its time-out, for which its connection asks to be woken in time. One that expects no
+    reply has none once it is written; before that it may fail, once. A stream loses nothing before its end: calls
+    arrive in order, answers come back in order, each to its own call. With one call that fails, all calls on its stream
+    do. Nobody ends a stream as if all were answered while a call has no answer, also after the other side has sent its
+    last call. While a node cannot be reached, calls fail at once for a short time only, which begins again at 50 ms
+    once the node was reached.
     """
 
     name = "calls"
@@ -178,6 +179,12 @@ class Calls:
             self._attempts.pop((shell.node_id, shell.life_number, sent.target), None)
             if sent.stream is not None:
                 self._on_answer(shell.name, call, sent.stream, body)
+
+    def on_late_alarm(self, name: str, call: int, late_ms: int) -> None:
+        """Receives a call that was just sent, and whose connection wants to be woken that long after its time-out."""
+        self._report(
+            name, call, f"would end {late_ms} ms after its time-out: its connection wakes no earlier"
+        )
 
     def _judge_time(self, shell: Shell, call: int, sent: Sent) -> None:
         """Judge whether a call has ended with its time-out, as far as process and clock went on meanwhile."""

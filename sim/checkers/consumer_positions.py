@@ -61,7 +61,7 @@ def _place_of(sought: LookedUp, answers: Mapping[int, int]) -> int | None:
 
 @final
 class ConsumerPositions:
-    """Seven rules for each consumer and partition, by what it has told its user and what it asks brokers.
+    """Eight rules for each consumer and partition, by what it has told its user and what it asks brokers.
 
     A fetch names the offset where the consumer is. With it, it names the leader epoch of the last record that it has
     read, or after a cut the epoch that the cut has left: otherwise the leader could not find where their logs part
@@ -70,7 +70,8 @@ class ConsumerPositions:
     leader whose high watermark is below what was read does not know the end yet. It says once that a topic is missing,
     until the topic was there or the reason is another one. Where its user sends it to a place that is looked up, it
     goes on where brokers have said that the place is; a number of offsets before the end is not before the log start,
-    and a time is not behind a record that came while it was looked up. What was answered is not looked up again.
+    and a time is not behind a record that came while it was looked up. What was answered is not looked up again. A
+    partition that is paused has nothing for its user: also what was on its way comes after the pause.
     """
 
     name = "consumer-positions"
@@ -143,6 +144,10 @@ class ConsumerPositions:
                 self._missing[key] = effect.error
             case _:
                 pass
+
+    def on_read_while_paused(self, consumer: str, partition: str) -> None:
+        """Receives that a user gets records of a partition that is paused."""
+        self._report((consumer, partition), "passes on records although its user has paused the partition")
 
     def _on_end(self, key: Key, offset: int) -> None:
         known, high_watermark = self._positions.get(key), self._unended.pop(key, offset)

@@ -6,6 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import final
 
 from sim.checkers.base import Jury
+from storage.disk.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+
+# With the names that they have while they are written.
+_CHECKPOINTS = (HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
 
 
 @final
@@ -15,7 +23,8 @@ class FailedDisks:
     What the kernel holds of its files is not known from then on, so no log in it may take or serve anything more. A
     step learns of what its own calls have met, and of what a job has met when it takes the end of that job. Where no
     call has failed, no directory goes offline: not for want of a descriptor, which fails one call and no disk. Nor is a
-    directory marked as stopped in order of whose logs a call has failed: its next start has to recover them (LL5).
+    directory marked as stopped in order of whose logs or checkpoints a call has failed: its next start has to recover
+    them. Those of which no call has failed are marked all the same (LL5).
     """
 
     name = "failed-disks"
@@ -85,10 +94,21 @@ class FailedDisks:
         A call on the mark itself, or on the names beside it, may fail after all else is written.
         """
         for directory in marked:
-            first = next((path for path in errors if is_of_a_log(path, directory)), "")
+            first = next((path for path in errors if is_trusted_at_a_start(path, directory)), "")
             if first:
                 what = f"marks {directory} as stopped in order although a call on {first} has failed"
                 self._jury.report(self.name, f"broker {broker} {what}")
+
+    def on_unmarked(self, life: tuple[int, int], errors: Sequence[str], unmarked: Iterable[str]) -> None:
+        """Receives the directories without the mark after an orderly end, in which nothing is damaged."""
+        broker, number = life
+        if not errors or self._met.get(broker, (0, 0))[0] != number:
+            # It may have had no time to load its logs.
+            return
+        for directory in unmarked:
+            if not any(path == directory or path.startswith(f"{directory}/") for path in errors):
+                what = f"does not mark {directory} as stopped in order, of which no call has failed"
+                self._jury.report(self.name, f"broker {broker} {what}, as one on {errors[0]} has")
 
 
 def _count(counts: Mapping[int, tuple[int, int]], life: tuple[int, int]) -> int:
@@ -97,6 +117,9 @@ def _count(counts: Mapping[int, tuple[int, int]], life: tuple[int, int]) -> int:
     return count if number == life[1] else 0
 
 
-def is_of_a_log(path: str, directory: str) -> bool:
-    """Whether the path is below the directory of a log, or of what was one, in a log directory."""
-    return path.startswith(f"{directory}/") and "/" in path[len(directory) + 1 :]
+def is_trusted_at_a_start(path: str, directory: str) -> bool:
+    """Whether the path is a checkpoint of a log directory, or below the directory of a log, or of what was one."""
+    if not path.startswith(f"{directory}/"):
+        return False
+    name = path[len(directory) + 1 :]
+    return "/" in name or name.startswith(_CHECKPOINTS)

@@ -13,6 +13,7 @@ from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, JobDone, Request, Response, TimerFired
 from cluster.core.messages import (
     NO_LEADER,
+    AllocateProducerIdsRequest,
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerHeartbeatRequest,
@@ -75,6 +76,8 @@ class _Account:
         # The partition, topic id and leader epoch of each proposal on its way, and of those whose outcome is unknown.
         self.proposals: dict[int, tuple[TopicPartition, str, int]] = {}
         self.unanswered: dict[TopicPartition, tuple[str, int]] = {}
+        # The request for producer ids that has no answer.
+        self.allocation: int | None = None
         # The jobs that check a slice of what producers have sent.
         self.checks: set[int] = set()
         self.has_gone_back, self._last_ms = False, NEVER_MS
@@ -96,6 +99,8 @@ class _Account:
                 self.is_offline_due = False
             case RegisterBrokerRequest():
                 self.registration = call
+            case AllocateProducerIdsRequest():
+                self.allocation = call
             case AlterPartitionRequest():
                 self.proposals[call] = body.topic_partition, body.topic_id, body.leader_epoch
                 self.unanswered.pop(body.topic_partition, None)
@@ -124,6 +129,8 @@ class _Account:
             self.metadata = None
             body = answer.body
             self.is_told = isinstance(body, FetchMetadataResponse) and body.error is ErrorCode.NONE
+        elif answer.call == self.allocation:
+            self.allocation = None
         elif answer.call in self.proposals:
             topic_partition, topic_id, epoch = self.proposals.pop(answer.call)
             if not isinstance(answer.body, AlterPartitionResponse) or answer.body.error not in _SETTLING:
@@ -145,15 +152,16 @@ class _Account:
 
 @final
 class IdleBrokers:
-    """Eight rules for each step of a broker, by what has left it and what has come.
+    """Nine rules for each step of a broker, by what has left it and what has come.
 
     It registers, or is registered. A registered one has a heartbeat on its way, or a timer for the next. Where its
     wishes differ from those of its last heartbeat, or a replica has gone offline, the next one leaves at once, or as
     soon as the one on its way is answered. It asks for the next metadata as soon as it has applied the last. A leader
     from which it follows a partition that may be fetched has a fetch of it on its way, or is asked when the back-off
-    ends. A log of which each append is promised to be flushed is being flushed until its end is. A proposal
-    without an outcome has its own timer, after which it is made again. As long as appends wait for their checks, some
-    are checked. A broker whose timer is lost lives on: nobody hears from it again, or it follows no more.
+    ends. A log of which each append is promised to be flushed is being flushed until its end is. A proposal without an
+    outcome has its own timer, after which it is made again. As long as appends wait for their checks, some are checked;
+    as long as producers wait for ids, the controller is asked for some. A broker whose timer is lost lives on: nobody
+    hears from it again, or it follows no more.
     """
 
     name = "idle-brokers"
@@ -204,6 +212,8 @@ class IdleBrokers:
                 self._report(life, what)
         if not account.checks and core.waits_for_checks:
             self._report(life, "has appends that wait for their checks, and checks none")
+        if account.allocation is None and core.waits_for_ids:
+            self._report(life, "has producers that wait for ids, and asks for none")
         is_damaged = "metadata.damaged" in told
         for what in _left_undone(account, core, now_ms, is_damaged=is_damaged):
             self._report(life, what)

@@ -13,7 +13,7 @@ from sim.checkers.base import Jury
 class ProducerIdsOnce:
     """Judges the ids that brokers hand out: two producers with one id and epoch would take each other's sequences.
 
-    So a broker hands out none that is not in a block of its own.
+    So a broker hands out none that is not in a block of its own, and no two blocks have an id in common.
     """
 
     name = "producer-ids"
@@ -22,6 +22,8 @@ class ProducerIdsOnce:
         self._jury = jury
         # The broker that has handed out each id.
         self._owners: dict[int, str] = {}
+        # All blocks: the end of each, exclusive, by its first id.
+        self._ends: dict[int, int] = {}
         # The blocks that each broker has got from the controller: first id and end, exclusive.
         self._granted: dict[str, list[tuple[int, int]]] = {}
 
@@ -30,6 +32,14 @@ class ProducerIdsOnce:
         if body.error is ErrorCode.NONE:
             block = (body.first_producer_id, body.first_producer_id + body.count)
             self._granted.setdefault(broker, []).append(block)
+            self._judge_block(broker, *block)
+
+    def _judge_block(self, broker: str, first: int, end: int) -> None:
+        for other, its_end in self._ends.items():
+            if first < its_end and other < end:
+                what = f"{broker} was granted the ids {first} to {end} (excl.)"
+                self._jury.report(self.name, f"{what}; {other} to {its_end} (excl.) are granted already")
+        self._ends[first] = end
 
     def on_answer(self, broker: str, body: InitProducerIdResponse) -> None:
         """Receives a broker's answer as it leaves, also one that never arrives."""

@@ -524,6 +524,10 @@ class ConsumerShell(ClientShell):
         if self.points is not None and (pause_us := self.points.pause_us()):
             self._pause(effect.topic_partition, pause_us)
 
+    def has_paused(self, effect: Fetched) -> bool:
+        """Whether the user has paused the partition of these records."""
+        return effect.topic_partition in self._pauses
+
     def _pause(self, topic_partition: TopicPartition, pause_us: int) -> None:
         """Read no more of a partition for a while. The answer that is on its way comes to nothing (FET-4)."""
         self.consumer.pause(topic_partition)

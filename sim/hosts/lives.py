@@ -46,6 +46,8 @@ class ClientShell(Shell):
         self.clock.begin_life()
         if self.starts > 1:
             self.trace.fields(self.world.now_us, self.name, "start", (("life", self.starts),))
+        if self.points is not None and self.points.is_refused():
+            self._dialer.refuse(self.addresses[0])
         self._live()
 
     def start(self) -> None:

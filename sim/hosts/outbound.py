@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, final
 
-from cluster.core.connection.backoff import Backoff
+from cluster.core.connection.backoff import FIRST_BACKOFF_MS, Backoff
 from cluster.core.connection.codec import STREAM_REQUESTS, Codec, Malformed
 from cluster.core.connection.outgoing import (
     MOST_OF_A_METHOD,
@@ -47,6 +47,9 @@ class Caller(Endpoint, Protocol):
 
     def on_waiting_call(self, target: int, path: str, taken: int, most: int) -> None:
         """Learns that unary calls of a method wait while the peer has `taken` of the `most` that it may have."""
+
+    def on_late_alarm(self, call: int, late_ms: int) -> None:
+        """Learns that a connection asks to be woken that long after the time-out of a call that it has just taken."""
 
 
 @final
@@ -106,6 +109,13 @@ class Dialer:
         # The peers to which a connection was lost then, though unary calls wait, with the reason.
         self._undialed: dict[int, str] = {}
         self._most_of_a_method = MOST_OF_A_METHOD
+        # The node that is not reached, and until when.
+        self._refused: tuple[int, int] | None = None
+
+    def refuse(self, target: int) -> None:
+        """Refuse calls to that node for a short time, as after an attempt to connect that failed."""
+        assert target not in self._peers, target
+        self._refused = target, self._host.clock.now_ms() + FIRST_BACKOFF_MS
 
     def limit_calls(self, most_of_a_method: int) -> None:
         """Let no more unary calls of a method be with a peer at a time; to be called before the first call."""
@@ -118,6 +128,9 @@ class Dialer:
         if peer is None:
             peer = self._peers[target] = Peer(target, self._network.codec, self._most_of_a_method)
         now_ms = self._host.clock.now_ms()
+        if self._refused is not None and self._is_refused(target, now_ms):
+            self._soon(effect.call, TransportError(reason="connection refused"), target)
+            return
         if peer.connection is None and not self._dial(peer, now_ms):
             self._soon(effect.call, TransportError(reason=peer.backoff.reason), target)
             return
@@ -130,8 +143,17 @@ class Dialer:
             peer.outgoing.unary.send(now_ms, effect.call, body, effect.timeout_ms)
             peer.waiting[effect.call] = self._network.codec.unary.path_of(body)
             alarm_ms = peer.outgoing.unary.alarm_ms
+        late_ms = alarm_ms - now_ms - effect.timeout_ms
+        if late_ms > 0:
+            self._host.on_late_alarm(effect.call, late_ms)
         self._arm(peer, alarm_ms)
         self.dirty[target] = peer
+
+    def _is_refused(self, target: int, now_ms: int) -> bool:
+        assert self._refused is not None, target
+        if now_ms >= self._refused[1]:
+            self._refused = None
+        return self._refused is not None and self._refused[0] == target
 
     def _soon(self, call: int, body: Answer, target: int) -> None:
         """Deliver after the step that is running; never inside it."""

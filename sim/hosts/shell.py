@@ -115,6 +115,9 @@ class Watcher(Protocol):
     def on_waiting_call(self, shell: Shell, target: int, path: str, taken: int, most: int) -> None:
         """Receives a method of which calls wait while the peer has `taken` of the `most` that it may have."""
 
+    def on_late_alarm(self, shell: Shell, call: int, late_ms: int) -> None:
+        """Receives a call that was just sent, and whose connection wants to be woken that long after its time-out."""
+
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         """Receives the outcome of a call when its connection has it; the core gets it then, or later."""
 
@@ -343,6 +346,10 @@ class Shell:
     def on_waiting_call(self, target: int, path: str, taken: int, most: int) -> None:
         """Learns that unary calls of a method wait while the peer has `taken` of the `most` that it may have."""
         self._watcher.on_waiting_call(self, target, path, taken, most)
+
+    def on_late_alarm(self, call: int, late_ms: int) -> None:
+        """Learns that a connection asks to be woken that long after the time-out of a call that it has just taken."""
+        self._watcher.on_late_alarm(self, call, late_ms)
 
     def deliver(self, call: int, body: Answer, source: int, sent_us: int) -> None:
         """Receives the answer to a call of the core; one to a life that has just ended is dropped."""

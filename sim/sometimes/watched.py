@@ -92,6 +92,9 @@ class WatchedPoints:
     def on_waiting_call(self, shell: Shell, target: int, path: str, taken: int, most: int) -> None:
         self._watcher.on_waiting_call(shell, target, path, taken, most)
 
+    def on_late_alarm(self, shell: Shell, call: int, late_ms: int) -> None:
+        self._watcher.on_late_alarm(shell, call, late_ms)
+
     def on_begun(self, shell: Shell, policy: OffsetReset) -> None:
         self._watcher.on_begun(shell, policy)
 

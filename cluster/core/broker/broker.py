@@ -121,6 +121,11 @@ class Broker:
         return not self._ending.is_over and self.manager.appends.waits_for_checks
 
     @property
+    def waits_for_ids(self) -> bool:
+        """Whether any producer waits for an id of the controller; for checkers."""
+        return not self._ending.is_over and self._producer_ids.are_awaited
+
+    @property
     def online_directories(self) -> list[str]:
         """The log directories that the broker goes on with; for checkers."""
         return [manager.directory for manager in self._logs.directories.online]

@@ -43,6 +43,10 @@ class Forwarding:
                     ErrorCode.REQUEST_TIMED_OUT, f"the controller did not answer: {answer.reason}"
                 )
                 answer = refusal(body, lost)
+            elif getattr(answer, "error", None) is ErrorCode.STALE_BROKER_EPOCH:
+                # It is this broker that is refused, in whose name the request came: another one can help.
+                superseded = "another process has the id of this broker, or it is not registered any more"
+                answer = refusal(body, ClusterError(ErrorCode.BROKER_NOT_AVAILABLE, superseded))
             self._context.outbox.reply(call, answer)
 
         config = self._context.config
@@ -66,6 +70,11 @@ class ProducerIds:
         # The calls that wait for an id.
         self._waiting: list[int] = []
         self._is_asking = False
+
+    @property
+    def are_awaited(self) -> bool:
+        """Whether any call waits for an id."""
+        return bool(self._waiting)
 
     def on_request(self, call: int) -> None:
         """Answers `call` with the next id, as soon as there is one; refuses it if too many calls wait."""

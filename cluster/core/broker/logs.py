@@ -433,6 +433,9 @@ class BrokerLogs:
                     write()
                 except (DirectoryFailed, OutOfHandles) as error:
                     failed[manager.directory] = error
+            if failed:
+                # A stop that has begun meanwhile learns of it in no other way.
+                raise ExceptionGroup("checkpoints not written", list(failed.values()))
 
         self._outbox.run_job(
             "checkpoint", write_all, lambda at_ms, error: self._on_written(at_ms, prepared, failed, error)
@@ -446,7 +449,7 @@ class BrokerLogs:
         error: Exception | None,
     ) -> None:
         """Puts in place what the job has written: not inside the job, which a deletion of a topic may overtake."""
-        if error is not None:
+        if error is not None and not failed:
             raise StorageError(f"checkpoint of high watermarks: {error}") from error
         for manager, written in prepared:
             # Its directory may have failed since.

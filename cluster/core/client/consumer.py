@@ -119,7 +119,9 @@ class ConsumerCore:
         exist is told, as for `subscribe`.
         """
         self._positions, self._subscriptions, self._missing = {}, {}, {}
-        for topic_partition, start in positions:
+        assigned = list(positions)
+        self.metadata.watch_only(topic_partition.topic for topic_partition, _ in assigned)
+        for topic_partition, start in assigned:
             self._add(topic_partition, start)
             if new_partitions:
                 self._subscriptions[topic_partition.topic] = OffsetReset.EARLIEST
@@ -128,7 +130,7 @@ class ConsumerCore:
     def subscribe(self, now_ms: int, topics: Sequence[str], start: OffsetReset) -> list[ConsumerEffect]:
         """Reads all partitions of the topics from now on, also those created later, and no others."""
         self._positions, self._subscriptions, self._missing = {}, dict.fromkeys(topics, start), {}
-        self.metadata.watch(topics)
+        self.metadata.watch_only(topics)
         return self._run(now_ms)
 
     def seek(

@@ -194,8 +194,11 @@ class MetadataUpdater:
                 self._topics[topic] = None
                 self._is_wanted = True
 
-    def forget(self, topic: str) -> None:
-        self._topics.pop(topic, None)
+    def watch_only(self, topics: Iterable[str]) -> None:
+        """Includes these topics in each request from now on, and no others."""
+        wanted = dict.fromkeys(topics)
+        self._is_wanted = self._is_wanted or not wanted.keys() <= self._topics.keys()
+        self._topics = wanted
 
     def request(self) -> None:
         """Asks for metadata at the next `poll` after the back-off, because it is wrong or not enough."""

@@ -59,13 +59,16 @@ from cluster.core.metadata.snapshots import image_of_snapshot, records_of_image
 from cluster.core.refusals import refusal
 from storage.disk.filesystem import FileSystem, Lock, join, make_directory_durably
 from storage.draws import Draws
-from storage.errors import DirectoryInUse, StorageError
+from storage.errors import DirectoryInUse, OutOfHandles, StorageError
 from storage.log import RecoveryCut
 
 logger = logging.getLogger(__name__)
 
 SESSION_TIMER = "controller.session"
 FETCH_TIMER = "controller.fetch:"
+FLUSH_RETRY_TIMER = "controller.flush"
+# What lacked a descriptor is tried again after so long.
+LACK_RETRY_MS = 1_000
 
 
 @final
@@ -95,6 +98,8 @@ class Controller:
         self._snapshot: tuple[int, int] | None = None
         self._next_job = 0
         self._armed_ms: int | None = None
+        # No broker is fenced before, because a decision has lacked a descriptor.
+        self._fences_after_ms = 0
         self._is_closing = False
         self._is_stopped = False
         self._log: MetadataLog | None = None
@@ -200,6 +205,8 @@ class Controller:
                 return self._on_flushed(now_ms, event)
             case TimerFired(key=key) if key == SESSION_TIMER:
                 return self._on_session_timer(now_ms)
+            case TimerFired(key=key) if key == FLUSH_RETRY_TIMER:
+                return self._flush()
             case TimerFired(key=key) if key.startswith(FETCH_TIMER):
                 return self._fetches.expire(int(key.removeprefix(FETCH_TIMER)), self.log)
             case Shutdown():
@@ -268,15 +275,24 @@ class Controller:
                 return self._change(request.call, body, now_ms)
 
     def _change(self, call: int, body: RequestBody, now_ms: int) -> list[Effect]:
-        """Decides on the request and appends the decision. One that is too large for the log is refused."""
+        """Decides on the request and appends the decision.
+
+        Refused is one that is too large for the log, or that lacks a descriptor: nothing is written then, and the
+        sender may try again.
+        """
         undo = self.brokers.undo_of(body)
         decision = self._decide(body, now_ms)
         try:
             return self._append(decision.records, now_ms, call=call, reply=decision.reply)
+        except OutOfHandles as lack:
+            refused = ClusterError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"the controller lacks a descriptor: {lack}"
+            )
         except ClusterError as error:
-            undo()
-            logger.warning("decision refused: request=%s reason=%s", type(body).__name__, error)
-            return self._append((), now_ms, call=call, reply=refusal(body, error))
+            refused = error
+        undo()
+        logger.warning("decision refused: request=%s reason=%s", type(body).__name__, refused)
+        return self._append((), now_ms, call=call, reply=refusal(body, refused))
 
     def _decide(self, body: RequestBody, now_ms: int) -> Decision:
         try:
@@ -310,21 +326,29 @@ class Controller:
     def _on_session_timer(self, now_ms: int) -> list[Effect]:
         """Fences one broker whose session is over; the timer of the next one is due at once.
 
-        Each decision so sees the one before (BRK-4).
+        Each decision so sees the one before (BRK-4). One that lacks a descriptor is made again later.
         """
         self._armed_ms = None
         broker_id = self.sessions.expired(now_ms)
         if broker_id is None:
             return []
         assert not self.sessions.is_live(broker_id, now_ms), (broker_id, now_ms)
-        return self._append(self.brokers.records_for_fencing(broker_id), now_ms)
+        undo = self.sessions.restorer(broker_id)
+        try:
+            return self._append(self.brokers.records_for_fencing(broker_id), now_ms)
+        except OutOfHandles as lack:
+            undo()
+            logger.warning("broker not fenced: broker=%d reason=%s", broker_id, lack)
+            self._fences_after_ms = now_ms + LACK_RETRY_MS
+            return []
 
     def _arm_sessions(self, now_ms: int) -> list[Effect]:
         first = self.sessions.longest_silent()
-        if first is None or (self._armed_ms is not None and self._armed_ms <= first[0]):
+        due_ms = None if first is None else max(first[0], self._fences_after_ms)
+        if due_ms is None or (self._armed_ms is not None and self._armed_ms <= due_ms):
             # A timer that fires too early finds no expired session, and is set again.
             return []
-        self._armed_ms = max(first[0], now_ms)
+        self._armed_ms = max(due_ms, now_ms)
         return [SetTimer(key=SESSION_TIMER, at_ms=self._armed_ms)]
 
     def _append(
@@ -360,6 +384,8 @@ class Controller:
 
     def _on_flushed(self, now_ms: int, done: JobDone) -> list[Effect]:
         assert self._flushing is not None and done.job == self._flushing[0], (done, self._flushing)
+        if isinstance(done.error, OutOfHandles):
+            return self._flush_later(now_ms, done.error)
         if done.error is not None:
             return self._break(f"flush of the metadata log: {done.error}")
         self.log.flushed(self._flushing[1])
@@ -369,6 +395,13 @@ class Controller:
         applied, committed = self.image.next_offset, self.log.committed_offset
         assert applied == committed, (applied, committed)
         return [*effects, *self._maybe_close(now_ms)] if self._is_closing else effects
+
+    def _flush_later(self, now_ms: int, lack: OutOfHandles) -> list[Effect]:
+        """Sets the timer of another flush after one that could not open a file: no disk has failed."""
+        logger.warning("metadata log not flushed: reason=%s", lack)
+        self.log.flush_failed()
+        self._flushing = None
+        return [SetTimer(key=FLUSH_RETRY_TIMER, at_ms=now_ms + LACK_RETRY_MS)]
 
     def _maybe_snapshot(self, now_ms: int) -> list[Effect]:
         """Starts a snapshot of what is committed if the log has grown enough since the last one."""

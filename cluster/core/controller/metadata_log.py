@@ -17,8 +17,8 @@ from cluster.core.metadata.snapshots import Snapshot, encode_snapshot
 from storage.config import INT_MAX, LogConfig
 from storage.disk.filesystem import FileSystem, join, make_directory_durably
 from storage.draws import Draws
-from storage.errors import OffsetOutOfRange
-from storage.log import Isolation, PartitionLog, RecoveryCut
+from storage.errors import OffsetOutOfRange, OutOfHandles, StorageError
+from storage.log import Isolation, PartitionLog, PreparedFlush, RecoveryCut
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 # The largest record must fit into one batch; a change may take several.
@@ -37,6 +37,7 @@ class StoredMetadataLog:
         self._log = log
         self._snapshots = snapshots
         self._bytes_in_snapshot = 0
+        self._prepared: PreparedFlush | None = None
         self._max_batch_bytes = max_batch_bytes
         latest_epoch = log.epochs.latest_epoch
         self.leader_epoch = 0 if latest_epoch is None else latest_epoch + 1
@@ -82,20 +83,30 @@ class StoredMetadataLog:
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> int:
         """Appends the records as one change. Returns the offset of the first one.
 
-        Raises ClusterError for a record that is too large for a batch; nothing is changed then. StorageError and
-        OSError take the log offline; the next start drops what it then holds of the change.
+        Raises ClusterError for a record that is too large for a batch, and OutOfHandles; nothing is changed then. Any
+        other StorageError and OSError takes the log offline; the next start drops what it then holds of the change.
         """
         headers = (committed_header(self.committed_offset),)
         batches = build_change(records, timestamp_ms=now_ms, max_bytes=self._max_batch_bytes, headers=headers)
         first_offset = self.end_offset
         assert self.committed_offset <= first_offset, (self.committed_offset, first_offset)
         for batch in batches:
-            self._log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+            try:
+                self._log.append_as_leader(batch, leader_epoch=self.leader_epoch, now_ms=now_ms)
+            except OutOfHandles as lack:
+                if self.end_offset == first_offset:
+                    raise
+                raise StorageError(f"only a part of a change is written: {lack}") from lack
         assert self.end_offset == first_offset + len(records), (self.end_offset, first_offset)
         return first_offset
 
     def prepare_flush(self) -> Callable[[], None]:
-        return self._log.flushes.prepare()
+        self._prepared = self._log.flushes.prepare()
+        return self._prepared
+
+    def flush_failed(self) -> None:
+        assert self._prepared is not None, "no flush"
+        self._log.flushes.failed(self._prepared)
 
     def flushed(self, offset: int) -> None:
         """Notes that all below `offset` is on disk, and so committed."""

@@ -22,10 +22,10 @@ class _Parked:
 
 @final
 class ParkedFetches:
-    """Fetches that wait, by call and in order of arrival: at most one for each broker, and `limit` in all.
+    """Fetches that wait, by call and in order of arrival: at most one of each process, and `limit` in all.
 
-    A newer fetch takes the place of an older one, which is answered without records. None waits longer than
-    `max_wait_ms`, whatever it asks for.
+    A newer fetch takes the place of an older one, which is answered without records: not that of another process with
+    the same broker id, which would take it back at once. None waits longer than `max_wait_ms`, whatever it asks for.
     """
 
     def __init__(self, limit: int, max_wait_ms: int) -> None:
@@ -44,15 +44,16 @@ class ParkedFetches:
         if request.offset < log.committed_offset or request.max_wait_ms <= 0:
             return [self._answer(call, request, log)]
         wait_ms = min(request.max_wait_ms, self._max_wait_ms)
-        effects = self._make_room(request.broker_id, log)
+        effects = self._make_room(request, log)
         timer = f"{timer_prefix}{call}"
         assert call not in self._parked, call
         self._parked[call] = _Parked(request=request, timer=timer)
         assert len(self._parked) <= self._limit, (len(self._parked), self._limit)
         return [*effects, SetTimer(key=timer, at_ms=now_ms + wait_ms)]
 
-    def _make_room(self, broker_id: int, log: MetadataLog) -> list[Effect]:
-        superseded = [call for call, parked in self._parked.items() if parked.request.broker_id == broker_id]
+    def _make_room(self, request: FetchMetadataRequest, log: MetadataLog) -> list[Effect]:
+        process = _process_of(request)
+        superseded = [call for call, parked in self._parked.items() if _process_of(parked.request) == process]
         if not superseded and len(self._parked) >= self._limit:
             superseded = [next(iter(self._parked))]
         return [effect for call in superseded for effect in self._release(call, log)]
@@ -87,3 +88,8 @@ class ParkedFetches:
         return Reply(
             call=call, body=FetchMetadataResponse(high_watermark=log.committed_offset, records=records)
         )
+
+
+def _process_of(request: FetchMetadataRequest) -> tuple[int, str]:
+    """Returns the broker id, and what its process has drawn for itself."""
+    return request.broker_id, "" if request.header is None else request.header.incarnation

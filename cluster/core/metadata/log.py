@@ -38,12 +38,18 @@ class MetadataLog(Protocol):
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> int:
         """Appends one change. Returns the offset of its first record; its other records follow without a gap.
 
-        Raises ClusterError if a record is larger than a batch may be; nothing is changed then. After StorageError or
-        OSError the log holds a part of the change at most, and takes no more.
+        Raises ClusterError if a record is larger than a batch may be, and OutOfHandles; nothing is changed then. After
+        any other StorageError or OSError the log holds a part of the change at most, and takes no more.
         """
 
     def prepare_flush(self) -> Callable[[], None]:
-        """Returns a job that makes everything appended so far durable here; `flushed` must be called after it."""
+        """Returns a job that makes everything appended so far durable here; `flushed` must be called after it.
+
+        One that raises OutOfHandles has done nothing: then `flush_failed` must be called, and another job may be made.
+        """
+
+    def flush_failed(self) -> None:
+        """Notes that the last job has made nothing durable, for want of a descriptor."""
 
     def flushed(self, offset: int) -> None:
         """Notes that all below `offset` is durable here; the committed offset follows as far as that is enough."""

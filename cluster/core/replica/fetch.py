@@ -75,7 +75,10 @@ class FetchHandler:
         self._context = context
         self._isr_changes = isr_changes
         self._shared = SharedRead()
-        self.purgatory: Purgatory[ParkedFetch] = Purgatory(context.outbox, EXPIRY_TIMER, self._on_expired)
+        spare = context.config.steps.spare_deadlines
+        self.purgatory: Purgatory[ParkedFetch] = Purgatory(
+            context.outbox, EXPIRY_TIMER, self._on_expired, spare=spare
+        )
         # The numbers of the parked fetches by call.
         self._consumers: dict[int, int] = {}
         self._followers: dict[int, int] = {}

@@ -75,7 +75,10 @@ class LeaderAppends:
     def __init__(self, context: ReplicaContext, flushes: Flushes) -> None:
         self._context = context
         self._flushes = flushes
-        self._purgatory: Purgatory[WaitingAppend] = Purgatory(context.outbox, EXPIRY_TIMER, self._on_expired)
+        spare = context.config.steps.spare_deadlines
+        self._purgatory: Purgatory[WaitingAppend] = Purgatory(
+            context.outbox, EXPIRY_TIMER, self._on_expired, spare=spare
+        )
         # What is called at the end of this step, with what.
         self.done: deque[tuple[OnDone, Outcome]] = deque()
         self._is_stopped = False

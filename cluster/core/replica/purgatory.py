@@ -12,17 +12,21 @@ from typing import Generic, TypeVar, final
 from cluster.core.messages import TopicPartition
 from cluster.core.outbox import Outbox
 
-# The deadlines of operations that were taken are cleared away once they outnumber this and those that wait.
-_SPARE_DEADLINES = 64
-
 Operation = TypeVar("Operation")
 
 
 @final
 class Purgatory(Generic[Operation]):
-    """Holds operations until they are taken or their deadline has passed. Its timer is set to the earliest deadline."""
+    """Holds operations until they are taken or their deadline has passed. Its timer is set to the earliest deadline.
 
-    def __init__(self, outbox: Outbox, timer_key: str, expire: Callable[[int, Operation], None]) -> None:
+    The deadlines of operations that were taken are cleared away once they outnumber those that wait by more than
+    `spare`.
+    """
+
+    def __init__(
+        self, outbox: Outbox, timer_key: str, expire: Callable[[int, Operation], None], *, spare: int
+    ) -> None:
+        self._spare = spare
         self._outbox = outbox
         self._timer_key = timer_key
         # Is called with `now_ms` and an operation, which has been taken out.
@@ -88,7 +92,7 @@ class Purgatory(Generic[Operation]):
                 numbers.pop(number, None)
                 if not numbers:
                     del self._watchers[topic_partition]
-        if len(self._deadlines) > 2 * len(self._parked) + _SPARE_DEADLINES:
+        if len(self._deadlines) > 2 * len(self._parked) + self._spare:
             self._clear_deadlines()
         return operation
 

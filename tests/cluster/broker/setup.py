@@ -79,8 +79,12 @@ class BrokerSetup:
         return self._note(self.broker.step(self.now_ms, TimerFired(key=timer)))
 
     def finish(self, job: RunJob, error: Exception | None = None) -> list[Effect]:
+        """Do the job's work, unless it is to fail with `error`, and report how it has ended."""
         if error is None:
-            job.work()
+            try:
+                job.work()
+            except Exception as raised:
+                error = raised
         return self._note(self.broker.step(self.now_ms, JobDone(job=job.job, error=error)))
 
     def metadata(self, *records: MetadataRecord) -> list[Effect]:

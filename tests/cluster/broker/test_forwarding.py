@@ -52,6 +52,16 @@ def test_a_silent_controller_leaves_the_outcome_unknown() -> None:
     assert body.error is ErrorCode.REQUEST_TIMED_OUT
 
 
+def test_a_broker_that_is_refused_itself_tells_a_client_to_ask_another_one() -> None:
+    setup = booted()
+    send = only_sent(setup.ask(CreateTopicRequest(name="t")), CreateTopicRequest)
+    refused = CreateTopicResponse(error=ErrorCode.STALE_BROKER_EPOCH, message="broker 1 has epoch 6, not 1")
+    body = only(setup.answer(send.call, refused), Reply).body
+    assert isinstance(body, CreateTopicResponse)
+    # An admin client sends the same request to another broker then.
+    assert body.error is ErrorCode.BROKER_NOT_AVAILABLE
+
+
 def test_what_only_brokers_ask_a_controller_is_refused_here() -> None:
     setup = booted()
     asked = AlterPartitionRequest(

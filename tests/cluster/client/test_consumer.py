@@ -560,6 +560,19 @@ def test_an_assignment_may_follow_new_partitions_from_their_start() -> None:
         assert [each.timestamp for each in looked_up] == [EARLIEST_TIMESTAMP] * follows
 
 
+def test_metadata_is_asked_for_the_topics_of_the_last_assignment_or_subscription_alone() -> None:
+    consumer, u0 = ConsumerCore(ConsumerConfig()), TopicPartition("u", 0)
+    (ask,) = sends(consumer.assign(0, [(T0, 5)]))
+    consumer.step(0, Response(call=ask.call, body=FakeCluster({"t": 1}).metadata(("t",))))
+    (ask,) = [
+        each for each in sends(consumer.assign(100, [(u0, 5)])) if isinstance(each.body, MetadataRequest)
+    ]
+    assert ask.body == MetadataRequest(topics=("u",))
+    consumer.step(100, Response(call=ask.call, body=FakeCluster({"u": 1}).metadata(("u",))))
+    (ask,) = sends(consumer.subscribe(200, ["v"], OffsetReset.EARLIEST))
+    assert ask.body == MetadataRequest(topics=("v",))
+
+
 def test_what_was_missing_is_told_again_to_a_new_subscription() -> None:
     consumer = ConsumerCore(ConsumerConfig())
     (ask,) = sends(consumer.subscribe(0, ["nowhere"], OffsetReset.EARLIEST))

@@ -10,6 +10,7 @@ from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import (
     BrokerEndpoint,
+    MetadataRequest,
     MetadataResponse,
     PartitionMetadata,
     ProducePartitionResponse,
@@ -143,6 +144,22 @@ def test_one_request_at_a_time() -> None:
     assert asking.poll(0, 1) is not None
     asking.request()
     assert asking.poll(0, 2) is None
+
+
+def test_a_request_names_no_topic_that_is_not_wanted_any_more() -> None:
+    metadata = updater()
+    metadata.watch(("t", "u"))
+    first = metadata.poll(0, 1)
+    assert first is not None
+    assert first.body == MetadataRequest(topics=("t", "u"))
+    metadata.on_response(0, answer(1, 0))
+    # All that is left is known.
+    metadata.watch_only(("u",))
+    assert metadata.poll(100, 2) is None
+    metadata.watch_only(("u", "v"))
+    second = metadata.poll(100, 2)
+    assert second is not None
+    assert second.body == MetadataRequest(topics=("u", "v"))
 
 
 def test_failure_is_tried_again_after_the_back_off() -> None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from cluster.core.controller.config import ControllerConfig
-from cluster.core.effects import Stop
+from cluster.core.effects import Effect, Reply, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import (
+    NO_BROKER_EPOCH,
     AlterTopicConfigsRequest,
     AlterTopicConfigsResponse,
     FetchMetadataRequest,
@@ -125,3 +126,20 @@ def test_c8_a_fetch_of_metadata_whose_sender_has_left_is_dropped() -> None:
     bench.seen.clear()
     bench.create(T0.topic)
     assert not [each for each in bench.seen if getattr(each, "call", 0) == call]
+
+
+def test_long_polls_of_two_processes_with_one_broker_id_do_not_push_each_other_out() -> None:
+    bench = ControllerBench().unfenced(1)
+
+    def fetch(incarnation: str, broker_epoch: int) -> list[Effect]:
+        header = replace(bench.header_of(1, broker_epoch), incarnation=incarnation)
+        offset = bench.controller.log.committed_offset
+        body = FetchMetadataRequest(broker_id=1, offset=offset, max_wait_ms=500, header=header)
+        return [each for each in bench.step(body)[1] if isinstance(each, Reply)]
+
+    epoch = bench.controller.image.brokers[1].broker_epoch
+    live = bench.controller.image.brokers[1].incarnation
+    assert fetch(live, epoch) == []
+    assert fetch("f0" * 16, NO_BROKER_EPOCH) == []
+    # A newer one of the same process does.
+    assert len(fetch(live, epoch)) == 1

@@ -60,6 +60,9 @@ class MemoryMetadataLog:
 
         return flush
 
+    def flush_failed(self) -> None:
+        """Changes nothing: the disk has what it had."""
+
     def flushed(self, offset: int) -> None:
         assert self.committed_offset <= offset <= self.end_offset, (self.committed_offset, offset)
         self.committed_offset = offset

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import final
+from unittest.mock import patch
 
 import pytest
 
-from cluster.core.connection.outgoing import Answer
+from cluster.core.connection.outgoing import NEVER_MS, Answer, Deadlines
 from cluster.core.effects import Effect, Reply, Send
 from cluster.core.events import Event, Request, TimerFired, TransportError
 from cluster.core.messages import FetchMetadataRequest, FetchMetadataResponse, ResponseBody
@@ -20,7 +21,7 @@ from sim.hosts.shell import Shell
 from sim.world.network import Transport
 from sim.world.packets import Exchange
 from sim.world.time import ORIGIN_MS
-from tests.sim.hosts.fake_cores import Asker, Echo, Onlooker, Silent, Site, ask, echo_of, timer
+from tests.sim.hosts.fake_cores import Asker, Echo, Onlooker, Silent, Site, ask, ask_alone, echo_of, timer
 
 SECOND = 1_000_000
 
@@ -48,6 +49,9 @@ class CallOnlooker(Onlooker):
 
     def on_answered(self, shell: Shell, call: int, body: Answer) -> None:
         self.calls.on_answered(shell, call, body)
+
+    def on_late_alarm(self, shell: Shell, call: int, late_ms: int) -> None:
+        self.calls.on_late_alarm(shell.name, call, late_ms)
 
     def found(self) -> list[str]:
         return [each.what for each in self.jury.violations]
@@ -181,6 +185,26 @@ def test_a_broken_promise_of_a_connection_is_found(
     with install(bug):
         found = work()
     assert found and what in found[0], found[:3]
+
+
+@pytest.mark.parametrize("asked", [ask, ask_alone])
+def test_a_connection_wakes_up_for_the_call_whose_time_out_is_the_first(asked: Callable[..., Send]) -> None:
+    def found() -> list[str]:
+        calls = [asked(2, 1, timeout_ms=9_000), asked(2, 2, timeout_ms=300), asked(2, 3, timeout_ms=300)]
+        site = site_of(Echo(calls), Echo())
+        site.start()
+        return found_at(site)
+
+    def add(self: Deadlines, now_ms: int, call: int, timeout_ms: int) -> None:
+        """Sets the alarm if none is set."""
+        self._calls[call] = (now_ms + timeout_ms, timeout_ms)
+        self.alarm_ms = now_ms + timeout_ms if self.alarm_ms == NEVER_MS else self.alarm_ms
+
+    assert found() == []
+    with patch.object(Deadlines, "add", add):
+        assert found()[0] == (
+            "call 2 of node-1 would end 8700 ms after its time-out: its connection wakes no earlier"
+        )
 
 
 def test_calls_of_a_node_that_dies_are_not_lost() -> None:

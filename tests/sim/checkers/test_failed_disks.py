@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
+import pytest
+
 from sim.checkers.base import Jury
 from sim.checkers.failed_disks import FailedDisks
 from sim.checkers.ghost import Ghost
@@ -101,6 +103,30 @@ def stopped(*errors: str) -> list[str]:
 def test_ll5_a_directory_of_which_a_call_has_failed_is_not_marked_as_stopped_in_order() -> None:
     assert stopped("/data-2/t-0/a", LOG, LOG) == [
         f"broker 1 marks /data-1 as stopped in order although a call on {LOG} has failed"
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["replication-offset-checkpoint.job.tmp", "recovery-point-offset-checkpoint"]
+)
+def test_ll5_a_directory_whose_checkpoint_could_not_be_written_is_not_marked(name: str) -> None:
+    assert stopped(f"/data-1/{name}") == [
+        f"broker 1 marks /data-1 as stopped in order although a call on /data-1/{name} has failed"
+    ]
+
+
+def test_ll5_a_directory_of_which_no_call_has_failed_is_marked_beside_one_of_which_one_has() -> None:
+    disks = (broker := Broker()).disks
+    # The life has not begun yet.
+    disks.on_unmarked(LIFE, [LOG], ["/data-1", "/data-2"])
+    disks.new_errors(LIFE, [])
+    disks.on_unmarked(LIFE, [LOG], ["/data-1"])
+    disks.on_unmarked(LIFE, [], ["/data-1", "/data-2"])
+    assert not broker.jury.violations
+    disks.on_unmarked(LIFE, [LOG], ["/data-1", "/data-2"])
+    assert [each.what for each in broker.jury.violations] == [
+        "broker 1 does not mark /data-2 as stopped in order, of which no call has failed, as one on "
+        f"{LOG} has"
     ]
 
 

@@ -16,12 +16,14 @@ from cluster.core.effects import CancelTimer, Effect, RunJob, Send, SetTimer
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Response, Shutdown, TimerFired, TransportError
 from cluster.core.messages import (
+    AllocateProducerIdsRequest,
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     FetchMetadataRequest,
     FetchMetadataResponse,
     FetchRequest,
+    InitProducerIdRequest,
     ProducePartition,
     ProduceRequest,
     RegisterBrokerRequest,
@@ -328,6 +330,19 @@ def test_pro6_as_long_as_appends_wait_for_their_checks_some_are_checked() -> Non
         assert broker.found == (
             ["broker 1 has appends that wait for their checks, and checks none"] if is_planted else []
         )
+
+
+def test_as_long_as_producers_wait_for_ids_the_controller_is_asked_for_some() -> None:
+    told = "broker 1 has producers that wait for ids, and asks for none"
+    for lost in (None, a_send_of(AllocateProducerIdsRequest)):
+        setup, broker = watched()
+        setup.boot()
+        (asked,) = sent(setup.ask(InitProducerIdRequest()), AllocateProducerIdsRequest)
+        setup.answer(asked.call, LOST)
+        assert not broker.found
+        broker.lost = lost or broker.lost
+        setup.ask(InitProducerIdRequest())
+        assert broker.found == ([] if lost is None else [told])
 
 
 def test_a_new_life_owes_nothing_of_the_last_one() -> None:

@@ -158,6 +158,9 @@ class Onlooker:
     def on_waiting_call(self, shell: Shell, target: int, path: str, taken: int, most: int) -> None:
         return
 
+    def on_late_alarm(self, shell: Shell, call: int, late_ms: int) -> None:
+        return
+
     def on_sent(self, shell: Shell, effect: Send, target: int) -> None:
         return
 

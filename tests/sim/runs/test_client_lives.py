@@ -7,7 +7,10 @@ from typing import Any
 
 from cluster.core.client.consumer import ConsumerCore, Position
 from cluster.core.client.effects import Flushed
+from cluster.core.client.metadata_cache import MetadataUpdater
 from cluster.core.client.unfinished_records import UnfinishedRecords
+from cluster.core.connection.bootstrap import Bootstrap
+from cluster.core.events import TransportError
 from sim.bugs.planting import Replacement, replaced
 from sim.checkers.client_history import ClientHistoryCheck
 from sim.checkers.ghost import Ghost
@@ -191,3 +194,65 @@ def test_fet4_an_answer_that_is_dropped_ends_its_fetch() -> None:
         result = Run(parse_scenario(PAUSES), 1).go("")
     assert result.violations[0].checker == "idle-clients"
     assert "no fetch asks for it" in result.violations[0].what
+
+
+def test_fet4_records_of_a_partition_that_is_paused_are_found() -> None:
+    def regardless(original: Callable[..., Any]) -> Callable[..., Any]:
+        def is_current(consumer: ConsumerCore, position: Position, asked_offset: int) -> bool:
+            return position.offset == asked_offset
+
+        return is_current
+
+    target = "cluster.core.client.consumer:ConsumerCore._is_current"
+    with replaced(Replacement(target=target, make=regardless)):
+        result = Run(parse_scenario(PAUSES), 1).go("")
+    assert result.violations[0].checker == "consumer-positions"
+    assert "although its user has paused the partition" in result.violations[0].what
+
+
+REFUSED = """\
+scenario: refused
+warm_up: 500ms
+duration: 2s
+buggify: {points: [first-address-refuses, topic-subscribed], chance: 100%}
+topics: {t: {}}
+producers: [{topic: t, rate: 40/s}]
+consumers: [{topic: t}]
+"""
+
+
+def test_clients_whose_first_address_refuses_them_go_to_the_next_one() -> None:
+    made = Run(parse_scenario(REFUSED), 1)
+    result = made.go("")
+    assert result.verdict is Verdict.HELD, result.violations
+    assert result.buggify["first-address-refuses"] == 2
+    assert made.history.reads
+
+
+def test_a_subscriber_that_does_not_ask_again_for_metadata_is_found() -> None:
+    def once(original: Callable[..., Any]) -> Callable[..., Any]:
+        def on_response(metadata: MetadataUpdater, now_ms: int, body: object) -> object:
+            effects = original(metadata, now_ms, body)
+            metadata._is_wanted = False
+            return effects
+
+        return on_response
+
+    target = "cluster.core.client.metadata_cache:MetadataUpdater.on_response"
+    with replaced(Replacement(target=target, make=once)):
+        result = Run(parse_scenario(REFUSED), 1).go("")
+    assert result.violations[0].checker == "idle-clients"
+
+
+def test_two_calls_that_fail_at_one_address_end_its_turn_once() -> None:
+    def each(original: Callable[..., Any]) -> Callable[..., Any]:
+        def on_answer(bootstrap: Bootstrap[int], call: int, body: object) -> None:
+            if bootstrap._calls.pop(call, None) is not None and isinstance(body, TransportError):
+                bootstrap._addresses.rotate(-1)
+
+        return on_answer
+
+    target = "cluster.core.connection.bootstrap:Bootstrap.on_answer"
+    with replaced(Replacement(target=target, make=each)):
+        result = Run(parse_scenario(REFUSED), 1).go("")
+    assert result.violations[0].checker == "bootstraps"

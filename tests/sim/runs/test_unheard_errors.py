@@ -50,6 +50,17 @@ steps:
 - {at: +1ms, stop: B, down: 300ms}
 - {at: +14ms, fail_disk: B, error: io, calls: reads, for: 130ms}
 """
+CHECKPOINT = """
+scenario: checkpoint
+duration: 12s
+cluster: {brokers: 3, directories: 2}
+topics: {t: {partitions: 4, replicas: 3, config: {min.insync.replicas: 2}}}
+producers: [{topic: t, rate: 10/s}]
+steps:
+- {at: 3s, slow_disk: broker 1, by: 40ms}
+- {at: 4270ms, fail_sync: broker 1, file: checkpoint}
+- {at: 4270ms, stop: broker 1, down: 2s}
+"""
 OTHER_LEADER = """
 scenario: other-leader
 duration: 9s
@@ -69,7 +80,7 @@ def run(text: str, seed: int) -> RunResult:
     return run_scenario(parse_scenario(text, "unheard.yaml"), seed)
 
 
-@pytest.mark.parametrize(("text", "seed"), [(SNAPSHOT, 5), (DELETION, 1), (SEARCH, 0)])
+@pytest.mark.parametrize(("text", "seed"), [(SNAPSHOT, 5), (DELETION, 1), (SEARCH, 0), (CHECKPOINT, 1)])
 def test_ll5_a_stop_does_not_mark_a_directory_whose_disk_has_failed_in_a_job_before_it(
     text: str, seed: int
 ) -> None:
