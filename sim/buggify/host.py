@@ -16,6 +16,7 @@ _TOGETHER_US = 10_000
 _FEW_CALLS = 3
 # More than the hour by which a record may be ahead of its leader (KIP-1030), and all that clocks differ by.
 _AHEAD_MS = 7_200_000
+_BEHIND_MS = 2_000
 _LOST = TransportError(reason="connection reset")
 
 
@@ -137,9 +138,13 @@ class HostPoints:
         """Returns how much later than usual a producer sends its next record."""
         return self.buggify.more_us(2_000, "send-lull", self.name)
 
-    def ahead_ms(self) -> int:
-        """Returns how far ahead of its clock a producer stamps its next record; 0 for not at all."""
-        return _AHEAD_MS if self.buggify.fires("record-ahead", self.name) else 0
+    def skew_ms(self) -> int:
+        """Returns how far ahead of its clock a producer stamps its next record; less than 0 for a time that is over."""
+        if self.buggify.fires("record-ahead", self.name):
+            return _AHEAD_MS
+        if self.buggify.fires("record-behind", self.name):
+            return -self.buggify.between(1, _BEHIND_MS, "record-behind", self.name)
+        return 0
 
     def flushes(self) -> bool:
         """Whether a producer asks to learn when all that it has sent has its outcome."""

@@ -200,6 +200,7 @@ _CLIENTS = _of(
     ("topic-subscribed", 50, "a consumer finds the partitions of its topic by itself"),
     ("reading-paused", 10, "a consumer pauses a partition whose fetch is on its way, for up to 300 ms"),
     ("record-ahead", 2, "a producer sends a record of a time to come, which most topics refuse"),
+    ("record-behind", 25, "a producer stamps a record with a time up to two seconds before that of others"),
     ("send-lull", 1, "a producer sends nothing for up to two seconds"),
 )
 _SETTINGS = _of(

@@ -21,11 +21,12 @@ Wait = tuple[str, TopicPartition, int]
 
 @final
 class LastingWaits:
-    """Judges what waits in the brokers that run (PRO-1, PRO-5).
+    """Judges what waits in the brokers that run (PRO-1, PRO-5, PRO-8).
 
     A change that wakes nobody is seen in nothing else: who waits is answered at its deadline, with what there is then.
     The end of a role is one such change, and there are more of them than kinds of observations. A wait is wrong if two
-    looks in a row find it so: a read may go on over several steps.
+    looks in a row find it so: a read may go on over several steps. The timer of what waits fires by the first of its
+    deadlines.
     """
 
     name = NoneWaitsInVain.name
@@ -42,7 +43,10 @@ class LastingWaits:
             core = node.core
             if not isinstance(core, Broker) or node.runs_since_us is None or node.is_stopping:
                 continue
-            fetches = core.manager.fetches.purgatory
+            fetches, appends = core.manager.fetches.purgatory, core.manager.appends.purgatory
+            for what, purgatory in (("fetches", fetches), ("appends", appends)):
+                if late := late_alarm(purgatory):
+                    self._jury.report(self.name, f"at broker {node.node_id} {what} wait {late}")
             for wait, what in wrong_waits(core.replicas(), core.waiting_appends(), fetches):
                 found = (node.node_id, node.life_number, wait)
                 self._doubtful.add(found)
@@ -50,6 +54,14 @@ class LastingWaits:
                 ghost = self._jury.ghost.partition(str(wait[1]))
                 if found in before and not ghost.image(node.node_id).damage:
                     self._jury.report(self.name, f"{wait[1]}: at broker {node.node_id} {what}")
+
+
+def late_alarm(purgatory: Purgatory[ParkedFetch] | Purgatory[WaitingAppend]) -> str:
+    """Returns how much too late what waits is looked at; empty if it is not."""
+    first_ms, armed_ms = purgatory.first_deadline_ms, purgatory.armed_ms
+    if first_ms is None or (armed_ms is not None and armed_ms <= first_ms):
+        return ""
+    return f"until {first_ms}, and the timer fires at {armed_ms}"
 
 
 def wrong_waits(

@@ -304,7 +304,7 @@ class ProducerShell(ClientShell):
         for _ in range(1 + burst):
             # What one record sets off may end the process.
             if self._is_sending and self._has_room:
-                self.send_one(ahead_ms=0 if self.points is None else self.points.ahead_ms())
+                self.send_one(skew_ms=0 if self.points is None else self.points.skew_ms())
         if self._is_sending and self.points is not None and self.points.flushes():
             self.flush_records()
 
@@ -339,13 +339,13 @@ class ProducerShell(ClientShell):
         super().thaw_clock(catches_up=catches_up)
 
     def send_one(
-        self, value: str | None = None, *, partition: int | None = None, ahead_ms: int = 0
+        self, value: str | None = None, *, partition: int | None = None, skew_ms: int = 0
     ) -> SendOperation:
         """Send a record now, beside those of the steady rate: with that value, or with one that is made up.
 
-        It goes to `partition`, or where the partitioner sends it, and is stamped `ahead_ms` after now. Returns what the
-        history says of it. Raises ValueError for a value that was sent before: it is by its value that a record is
-        recognised.
+        It goes to `partition`, or where the partitioner sends it, and is stamped `skew_ms` after now, which may be less
+        than 0. Returns what the history says of it. Raises ValueError for a value that was sent before: it is by its
+        value that a record is recognised.
         """
         self._sent += 1
         ticket = self._sent
@@ -376,7 +376,7 @@ class ProducerShell(ClientShell):
         self.perform(
             self.producer.send(
                 now_ms, self.model.topic, key, told, partition=partition, headers=headers, ticket=ticket,
-                timestamp_ms=now_ms + ahead_ms,
+                timestamp_ms=now_ms + skew_ms,
             )
         )  # fmt: skip
         # The core may have refused it at once.

@@ -99,6 +99,8 @@ class ConsumerCore:
         self._positions: dict[TopicPartition, Position] = {}
         self._subscriptions: dict[str, Start] = {}
         self._missing: dict[str, ErrorCode] = {}
+        # The id of each topic whose partitions were looked at last.
+        self._followed_ids: dict[str, str] = {}
         self._fetches: dict[int, _FetchCall] = {}
         # The call of the fetch in flight, by leader.
         self._busy_leaders: dict[int, int] = {}
@@ -119,6 +121,7 @@ class ConsumerCore:
         exist is told, as for `subscribe`.
         """
         self._positions, self._subscriptions, self._missing = {}, {}, {}
+        self._followed_ids.clear()
         assigned = list(positions)
         self.metadata.watch_only(topic_partition.topic for topic_partition, _ in assigned)
         for topic_partition, start in assigned:
@@ -130,6 +133,7 @@ class ConsumerCore:
     def subscribe(self, now_ms: int, topics: Sequence[str], start: OffsetReset) -> list[ConsumerEffect]:
         """Reads all partitions of the topics from now on, also those created later, and no others."""
         self._positions, self._subscriptions, self._missing = {}, dict.fromkeys(topics, start), {}
+        self._followed_ids.clear()
         self.metadata.watch_only(topics)
         return self._run(now_ms)
 
@@ -241,9 +245,15 @@ class ConsumerCore:
     def _follow_subscriptions(self) -> list[ConsumerEffect]:
         effects: list[ConsumerEffect] = []
         for topic, start in self._subscriptions.items():
-            for number in self.metadata.cache.partitions(topic):
+            numbers = self.metadata.cache.partitions(topic)
+            for number in numbers:
                 if TopicPartition(topic, number) not in self._positions:
                     self._add(TopicPartition(topic, number), start)
+            if numbers:
+                topic_id = self.metadata.cache.topic_id(topic)
+                if self._followed_ids.setdefault(topic, topic_id) != topic_id:
+                    self._followed_ids[topic] = topic_id
+                    self._drop_beyond(topic, frozenset(numbers))
             error = self.metadata.cache.errors.get(topic, ErrorCode.NONE)
             if error is not ErrorCode.NONE:
                 self.metadata.request()
@@ -251,6 +261,12 @@ class ConsumerCore:
                     effects.append(TopicMissing(topic=topic, error=error))
             self._missing[topic] = error
         return effects
+
+    def _drop_beyond(self, topic: str, numbers: frozenset[int]) -> None:
+        """Drops the partitions that a topic has no more, because it was created again with fewer."""
+        gone = [each for each in self._positions if each.topic == topic and each.partition not in numbers]
+        for topic_partition in gone:
+            del self._positions[topic_partition]
 
     def _is_due(self, position: Position, now_ms: int) -> bool:
         is_idle = not position.is_fetching and position.lookup_call is None and not position.is_paused

@@ -411,6 +411,11 @@ class LeaderAppends:
         """Whether any set waits for its checks, or behind one that does."""
         return bool(self._sliced.queues)
 
+    @property
+    def purgatory(self) -> Purgatory[WaitingAppend]:
+        """The appends that wait for their replicas."""
+        return self._purgatory
+
     def waiting(self) -> list[WaitingAppend]:
         """Returns the appends that wait, in order of arrival."""
         return self._purgatory.operations()

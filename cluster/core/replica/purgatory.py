@@ -46,6 +46,17 @@ class Purgatory(Generic[Operation]):
         """How many deadlines the heap holds, with those of operations that were taken."""
         return len(self._deadlines)
 
+    @property
+    def armed_ms(self) -> int | None:
+        """When its timer fires; None while none is set."""
+        return self._armed_ms
+
+    @property
+    def first_deadline_ms(self) -> int | None:
+        """The earliest deadline of what waits, of all that are held; None where nothing waits."""
+        held = [deadline_ms for deadline_ms, number in self._deadlines if number in self._parked]
+        return min(held, default=None)
+
     def park(self, operation: Operation, watched: Iterable[TopicPartition], deadline_ms: int) -> int:
         """Holds `operation` until it is taken, or until `deadline_ms`; it is found by the `watched` partitions.
 

@@ -546,6 +546,22 @@ def test_subscription_reads_all_partitions_and_those_that_appear_later() -> None
     assert list(consumer.positions()) == [T0, T1]
 
 
+def test_a_partition_that_its_topic_has_no_more_is_not_read_on() -> None:
+    consumer = ConsumerCore(ConsumerConfig())
+    (ask,) = sends(consumer.subscribe(0, ["t"], OffsetReset.EARLIEST))
+    large, small = FakeCluster({"t": 2}), FakeCluster({"t": 1})
+    consumer.step(0, Response(call=ask.call, body=large.metadata(("t",))))
+    assert list(consumer.positions()) == [T0, T1]
+    consumer.metadata.request()
+    (again,) = [each for each in sends(consumer.step(100, WAKE)) if isinstance(each.body, MetadataRequest)]
+    # The topic was deleted and created again meanwhile.
+    small.create_again("t")
+    answer = replace(small.metadata(("t",)), metadata_offset=9)
+    consumer.step(100, Response(call=again.call, body=answer))
+    assert list(consumer.positions()) == [T0]
+    assert not any(isinstance(each.body, MetadataRequest) for each in sends(consumer.step(500, WAKE)))
+
+
 def test_an_assignment_may_follow_new_partitions_from_their_start() -> None:
     small, large = FakeCluster({"t": 1}), FakeCluster({"t": 2})
     for follows in (False, True):

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from cluster.core.broker.broker import Broker
+from cluster.core.outbox import Outbox
 from cluster.core.replica.leader_appends import ACKS_ALL
+from cluster.core.replica.purgatory import Purgatory
 from cluster.core.replica.replica import Replica
 from replog.testing import SimCluster
 from sim.bugs.planting import Replacement, replaced
 from sim.checkers.base import Jury
 from sim.checkers.ghost import ASTRAY, Ghost
-from sim.checkers.lasting_waits import LastingWaits, wrong_waits
+from sim.checkers.lasting_waits import LastingWaits, late_alarm, wrong_waits
 from sim.run import run_scenario
 from sim.scenario.loading import parse_scenario
 from storage.segment.place import LogOffsetMetadata
@@ -109,3 +115,21 @@ def test_nobody_is_blamed_for_waits_at_a_high_watermark_that_damage_has_moved() 
             waits.look([node])
             waits.look([node])
             assert len(jury.violations) == count, damage
+
+
+@pytest.mark.parametrize("is_heap", [True, False])
+def test_pro8_the_timer_of_what_waits_fires_by_the_first_deadline(*, is_heap: bool) -> None:
+    outbox = Outbox()
+    purgatory: Purgatory[Any] = Purgatory(outbox, "expiry", lambda now_ms, name: None, spare=1)
+    for deadline_ms in (3, 4, 2, 0, 5, 1):
+        purgatory.park(deadline_ms, [T0], deadline_ms=deadline_ms)
+    with nullcontext() if is_heap else patch.object(heapq, "heapify"):
+        for number in purgatory.numbers():
+            if number % 3:
+                purgatory.take(number)
+    assert not late_alarm(purgatory)
+    outbox.on_timer(0, "expiry")
+    assert late_alarm(purgatory) == ("" if is_heap else "until 1, and the timer fires at 2")
+    for now_ms in (1, 2):
+        outbox.on_timer(now_ms, "expiry")
+    assert not late_alarm(purgatory)
