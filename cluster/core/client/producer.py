@@ -39,6 +39,7 @@ from cluster.core.client.produce_answers import (
     results_of,
 )
 from cluster.core.client.producer_identity import IdentityKeeper
+from cluster.core.client.request_room import MOST_BATCHES_BYTES, fits_in_request
 from cluster.core.client.requests_in_flight import RequestsInFlight
 from cluster.core.client.unfinished_records import UnfinishedRecords
 from cluster.core.client.waiting_records import (
@@ -226,7 +227,7 @@ class ProducerCore:
         error, message = ErrorCode.NONE, ""
         if self._is_closing:
             error, message = ErrorCode.INVALID_REQUEST, "the producer is closed"
-        elif flaw := flaw_of(record, self.config.max_request_size):
+        elif flaw := flaw_of(record, self.config):
             error, message = flaw
         elif self.unfinished.size_bytes + record.size_bytes > self.config.buffer_memory:
             error, message = ErrorCode.REQUEST_TIMED_OUT, "buffer.memory is exhausted"
@@ -263,7 +264,7 @@ class ProducerCore:
             created_ms=record.arrived_ms,
             generation=record.generation,
             compression=self.config.compression_type,
-            limit_bytes=self.config.batch_size,
+            limit_bytes=min(self.config.batch_size, MOST_BATCHES_BYTES),
         )
         waiting = queue.queue
         # The queue is in the order of numbers, and so of flushes.
@@ -419,15 +420,17 @@ class ProducerCore:
         size_bytes = 0
         for queue in [*queues[turn:], *queues[:turn]]:
             batch = queue.queue[0]
-            if batches and size_bytes + batch.size_bytes > self.config.max_request_size:
+            if batches and not fits_in_request(
+                size_bytes + batch.size_bytes, len(batches) + 1, self.config.max_request_size
+            ):
                 continue
             self._seal(queue, batch)
             queue.sent(batch, leader, self.metadata.cache.topic_id(queue.topic_partition.topic))
             size_bytes += batch.size_bytes
             batches.append(batch)
-        # The first batch fits whatever its size, so that none waits for ever.
+        # The first batch fits whatever its size, so that none waits for ever. Packed, the last one may be larger than
+        # judged: a codec adds a little to what it cannot make smaller.
         assert batches, (leader, len(queues))
-        assert len(batches) == 1 or size_bytes <= self.config.max_request_size, (leader, size_bytes)
         return self._request(leader, tuple(batches), is_slow=queues[0].is_slow)
 
     def _seal(self, queue: PartitionQueue, batch: ProducerBatch) -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple, final
 
+from cluster.core.client.config import ProducerConfig
 from cluster.core.client.metadata_cache import MetadataCache
+from cluster.core.client.request_room import MOST_BATCHES_BYTES
 from cluster.core.errors import ErrorCode
 from cluster.core.messages import TopicPartition
-from storage.batch.record import Header
+from storage.batch import build_batch
+from storage.batch.record import Header, Record
+from storage.codec.compression import Compression
 from storage.codec.utf8 import is_encodable
 
 NO_PARTITION = -1
@@ -43,16 +47,31 @@ def size_bound(key: bytes | None, value: bytes | None, headers: tuple[Header, ..
     return size
 
 
-def flaw_of(record: PendingRecord, max_request_size: int) -> tuple[ErrorCode, str] | None:
+def flaw_of(record: PendingRecord, config: ProducerConfig) -> tuple[ErrorCode, str] | None:
     """Returns why a record cannot be sent whatever the brokers say, as an error and a message; None if it can."""
-    if record.size_bytes > max_request_size:
-        text = f"{record.size_bytes} bytes are above max.request.size {max_request_size}"
+    if record.size_bytes > config.max_request_size:
+        text = f"{record.size_bytes} bytes are above max.request.size {config.max_request_size}"
+        return ErrorCode.MESSAGE_TOO_LARGE, text
+    if record.size_bytes > config.buffer_memory:
+        text = f"{record.size_bytes} bytes are above buffer.memory {config.buffer_memory}"
         return ErrorCode.MESSAGE_TOO_LARGE, text
     if record.timestamp_ms < 0:
         return ErrorCode.INVALID_TIMESTAMP, f"the timestamp {record.timestamp_ms} is negative"
     if record.headers and not all(is_encodable(name) for name, _ in record.headers):
         return ErrorCode.INVALID_RECORD, "the name of a header cannot be written as UTF-8"
+    if record.size_bytes > MOST_BATCHES_BYTES:
+        return _flaw_of_large(record, config.compression_type)
     return None
+
+
+def _flaw_of_large(record: PendingRecord, compression: Compression) -> tuple[ErrorCode, str] | None:
+    """Returns what `flaw_of` does, for a record whose size bound no request has: its codec may make it small enough."""
+    whole = Record(0, record.timestamp_ms, record.key, record.value, record.headers)
+    size_bytes = len(build_batch([whole], compression=compression))
+    if size_bytes <= MOST_BATCHES_BYTES:
+        return None
+    text = f"{size_bytes} bytes are above the {MOST_BATCHES_BYTES} that a request can carry"
+    return ErrorCode.MESSAGE_TOO_LARGE, text
 
 
 def _ticket(record: PendingRecord) -> int:
