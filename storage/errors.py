@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
+
+Error = TypeVar("Error", bound=BaseException)
+
+
+def made_again(kind: type[Error], *arguments: object) -> Error:
+    """Returns an error as pickle and copy need it: with its `args`, and without a call of `__init__`.
+
+    An exception's own way calls `__init__` with `args`, the message, which is not what all classes take.
+    """
+    return kind.__new__(kind, *arguments)
 
 
 class StorageError(Exception):
@@ -13,6 +23,9 @@ class StorageError(Exception):
     # KAFKA_STORAGE_ERROR.
     code: ClassVar[int] = 56
     retriable: ClassVar[bool] = False
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return made_again, (type(self), *self.args), self.__dict__
 
 
 class OutOfHandles(StorageError):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from storage.errors import made_again
+
 
 class ErrorCode(IntEnum):
     """An error code of Kafka's protocol, with Kafka's number (org.apache.kafka.common.protocol.Errors)."""
@@ -96,3 +98,6 @@ class ClusterError(Exception):
     def __init__(self, code: ErrorCode, detail: str) -> None:
         super().__init__(f"{code.name}: {detail}")
         self.code, self.detail = code, detail
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return made_again, (type(self), *self.args), self.__dict__
