@@ -15,6 +15,7 @@ from cluster.core.messages import TopicPartition
 from cluster.shell.clients.arguments import config_of, content, header_pairs, integer, topic_name
 from cluster.shell.clients.base import DEFAULT_BOOTSTRAP, AsyncClient, fail, system_draws
 from cluster.shell.clients.delivery import DeliveryError, Outcome, RecordMetadata, outcome_of
+from cluster.shell.clients.waiting_lines import TaskLine
 from cluster.shell.transport import Alarm, loop_ms
 from storage.batch.record import MAX_INT64, Header
 
@@ -68,8 +69,8 @@ class AsyncProducer(AsyncClient):
         self._sizes: dict[int, int] = {}
         self._silent_bytes = 0
         self._flushes: dict[int, asyncio.Future[None]] = {}
-        self._room = asyncio.Event()
-        # Wakes those that wait for room when the first of them has waited for max.block.ms; made in the loop.
+        self._line = TaskLine()
+        # Wakes the first of those that wait for room when it has waited for max.block.ms; made in the loop.
         self._room_alarm: Alarm | None = None
         # From here on nobody is left who fetches an error: asyncio shall not report each.
         self._is_aborted = False
@@ -182,20 +183,30 @@ class AsyncProducer(AsyncClient):
     async def _wait_for_room(self, size_bytes: int) -> None:
         limit = self.config.buffer_memory
         self._check_open()
-        if self._taken_bytes + size_bytes <= limit or size_bytes > limit:
+        if size_bytes > limit or (self._line.is_empty and self._taken_bytes + size_bytes <= limit):
             return
         deadline_ms = loop_ms() + self.config.max_block_ms
-        while self._taken_bytes + size_bytes > limit:
-            self.press(size_bytes)
-            if loop_ms() >= deadline_ms:
-                raise ClusterError(ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms")
-            if self._room_alarm is None:
-                self._room_alarm = Alarm(self._room.set)
-            # Mostly it is set already, for one that waited before: no timer is made and cancelled for each record.
-            self._room_alarm.set(deadline_ms)
-            self._room.clear()
-            await self._room.wait()
-            self._check_open()
+        with self._line.turn(size_bytes) as turn:
+            while not self._line.is_first(turn) or self._taken_bytes + size_bytes > limit:
+                # Before the records are pressed: those that end at once set it again.
+                turn.clear()
+                if self._line.is_first(turn):
+                    self.press(size_bytes)
+                    self._set_room_alarm(deadline_ms)
+                await turn.wait()
+                self._check_open()
+
+    def _set_room_alarm(self, deadline_ms: int) -> None:
+        """Lets the first of those that wait for room look again at its deadline. Raises ClusterError where that passed.
+
+        The others have later ones.
+        """
+        if loop_ms() >= deadline_ms:
+            raise ClusterError(ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms")
+        if self._room_alarm is None:
+            self._room_alarm = Alarm(self._line.wake)
+        # Mostly it is set already, for one that waited before: no timer is made and cancelled for each record.
+        self._room_alarm.set(deadline_ms)
 
     def press(self, size_bytes: int) -> None:
         """Lets the core send without lingering: a record of this size waits for room."""
@@ -223,7 +234,8 @@ class AsyncProducer(AsyncClient):
             case Delivered():
                 self._silent_bytes -= self._sizes.pop(effect.ticket, 0)
                 self._open.pop(effect.ticket)(outcome_of(effect))
-                self._room.set()
+                if not self._line.is_empty:
+                    self._line.wake(self.config.buffer_memory - self._taken_bytes)
             case Flushed():
                 flushed = self._flushes.pop(effect.ticket)
                 if not flushed.done():
@@ -248,7 +260,7 @@ class AsyncProducer(AsyncClient):
             fail(cast("asyncio.Future[object]", future), error)
         if self._room_alarm is not None:
             self._room_alarm.cancel()
-        self._room.set()
+        self._line.wake_all()
         assert not self._flushes, len(self._flushes)
 
     async def _finish(self) -> None:

@@ -17,6 +17,7 @@ from cluster.shell.clients.async_producer import AsyncProducer, Headers, Outgoin
 from cluster.shell.clients.base import DEFAULT_BOOTSTRAP
 from cluster.shell.clients.delivery import DeliveryError, Outcome, RecordMetadata
 from cluster.shell.clients.loop_thread import LoopThread
+from cluster.shell.clients.waiting_lines import ThreadLine
 
 logger = logging.getLogger(__name__)
 # The number of records after which the loop gets a turn.
@@ -47,7 +48,7 @@ class Producer:
         # Guards what follows. Ctrl-C cannot strike between the moment in which it is taken and the block that frees it
         # again; with a Condition it can.
         self._lock = threading.RLock()
-        self._room = threading.Condition(self._lock)
+        self._line = ThreadLine(self._lock)
         # The bytes of all records that were ever passed to the core, and of those that have their outcome. The room of
         # a record is taken from its `send` to its outcome, so the core's own buffer is never fuller than that.
         self._passed_bytes = self._ended_bytes = 0
@@ -116,20 +117,32 @@ class Producer:
         self._close(is_orderly=kind is None)
 
     def _wait_for_room(self, size_bytes: int) -> None:
-        """Waits, with the lock held, until the record fits; one larger than the whole buffer is left to the core."""
+        """Waits in the line, with the lock held, until the record fits.
+
+        One that is larger than the whole buffer is left to the core.
+        """
         limit = self._producer.config.buffer_memory
         self._check_open()
-        if self._taken_bytes + size_bytes <= limit or size_bytes > limit:
+        if size_bytes > limit:
+            return
+        # A callback must not wait, so it need not wait for those in the line, either.
+        may_pass = self._line.is_empty or self._loop.is_own_thread
+        if may_pass and self._taken_bytes + size_bytes <= limit:
             return
         self._loop.check_caller()
-        self._loop.soon(lambda: self._producer.press(size_bytes))
         # Kafka's greatest max.block.ms is more than a thread can wait for.
         timeout_s = min(self._producer.config.max_block_ms / 1000, threading.TIMEOUT_MAX)
-        if not self._room.wait_for(
-            lambda: self._is_closing or self._taken_bytes + size_bytes <= limit, timeout_s
-        ):
+        if not self._line.wait(partial(self._has_room_or_ends, size_bytes), timeout_s):
             raise ClusterError(ErrorCode.REQUEST_TIMED_OUT, "the buffer stayed full for max.block.ms")
         self._check_open()
+
+    def _has_room_or_ends(self, size_bytes: int) -> bool:
+        """Whether a sender need not wait any more; lets the core send without lingering where it has to."""
+        if self._is_closing or self._taken_bytes + size_bytes <= self._producer.config.buffer_memory:
+            return True
+        # Each time: a callback may have sent again what lingers, and taken the room.
+        self._loop.soon(lambda: self._producer.press(size_bytes))
+        return False
 
     def _check_open(self) -> None:
         self._loop.check_open()
@@ -163,7 +176,7 @@ class Producer:
         with self._lock:
             self._ended_bytes += record.size_bytes
             assert self._taken_bytes >= 0, record.size_bytes
-            self._room.notify_all()
+            self._line.wake_first()
         try:
             if isinstance(outcome, RecordMetadata):
                 future.set_result(outcome)
@@ -186,7 +199,8 @@ class Producer:
         with self._lock:
             # From here on nothing is sent: threads that go on sending would keep the last flush from its end.
             self._is_closing = True
-            self._room.notify_all()
+            # Whoever leaves the line wakes the next one.
+            self._line.wake_first()
         try:
             self._loop.end(partial(self._end, is_orderly=is_orderly))
         finally:

@@ -202,11 +202,17 @@ def test_a_sender_that_waits_for_room_learns_that_the_producer_is_closed() -> No
 
     thread = threading.Thread(target=send)
     thread.start()
-    while not producer._room._waiters:  # type: ignore[attr-defined]
+    while not is_waiting(producer):
         assert thread.is_alive()
     producer.__exit__(KeyError, None, None)
     thread.join(LIMIT_S)
     assert errors == ["the Producer is closed"]
+
+
+def is_waiting(producer: Producer) -> bool:
+    """Whether a thread waits for room."""
+    with producer._lock:
+        return not producer._line.is_empty
 
 
 def test_the_blocking_producer_aborts_after_an_error() -> None:
