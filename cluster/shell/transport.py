@@ -24,6 +24,7 @@ from cluster.core.connection.pieces import cut
 from cluster.core.effects import BOOTSTRAP, Send
 from cluster.core.events import TransportError
 from cluster.core.messages import FetchRequest, ProduceRequest
+from cluster.shell.forks import note_channel
 from cluster.shell.streams import CODEC, MAX_MESSAGE_BYTES, why_refused
 
 logger = logging.getLogger(__name__)
@@ -247,6 +248,7 @@ class Peer:
     def __init__(self, address: Address, deliver: Deliver, written: Written) -> None:
         self.address = address
         self._deliver, self._written = deliver, written
+        note_channel()
         self._channel = grpc.aio.insecure_channel("{}:{}".format(*address), options=CHANNEL_OPTIONS)
         self._outgoing = Outgoing(CODEC)
         self._streams: dict[str, GrpcStream] = {}

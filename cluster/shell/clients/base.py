@@ -9,6 +9,7 @@ from typing import Self
 
 from cluster.core.effects import Stop
 from cluster.core.errors import ClusterError, ErrorCode
+from cluster.shell.forks import check_process
 from cluster.shell.runtime import Core, Entry, Runtime
 from cluster.shell.transport import Address
 from storage.draws import Draws
@@ -61,10 +62,14 @@ class AsyncClient:
         return self._runtime
 
     async def start(self) -> None:
-        """Starts the client; `async with` does it. The nodes are called when there is something to ask."""
+        """Starts the client; `async with` does it. The nodes are called when there is something to ask.
+
+        Raises RuntimeError in a process that was forked from one with a client.
+        """
         if self._runtime is not None:
             raise RuntimeError(f"the {type(self).__name__} was started before: make a new one")
         assert not self._is_closed, "closed before its start"
+        check_process(type(self).__name__)
         self._runtime = Runtime(self._core_of_runtime, bootstrap=self._bootstrap, notify=self._on_notice)
         self._runtime.stopped.add_done_callback(lambda stopped: self._on_stopped(stopped.result()))
         self._runtime.start(self._entry)

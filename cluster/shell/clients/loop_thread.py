@@ -9,14 +9,20 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from typing import Any, TypeVar, final
 
+from cluster.shell.forks import SPAWN, check_process
+
 T = TypeVar("T")
 
 
 @final
 class LoopThread:
-    """A running event loop for one client, on a daemon thread: a program that forgets `close` still ends."""
+    """A running event loop for one client, on a daemon thread: a program that forgets `close` still ends.
+
+    The constructor raises RuntimeError in a process that was forked from one with a client.
+    """
 
     def __init__(self, owner: str) -> None:
+        check_process(owner)
         self._owner = owner
         self._loop = asyncio.new_event_loop()
         self._is_closed = False
@@ -68,7 +74,7 @@ class LoopThread:
     def check_open(self) -> None:
         """Raises RuntimeError once the client is closed, and in a fork, where its thread does not run."""
         if self._process_id != os.getpid():
-            raise RuntimeError(f"the {self._owner} was made before a fork: make a new one in this process")
+            raise RuntimeError(f"the {self._owner} was made before a fork: {SPAWN}")
         if self._is_closed:
             raise RuntimeError(f"the {self._owner} is closed")
 

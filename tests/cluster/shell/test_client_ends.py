@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +15,17 @@ from contextlib import contextmanager
 import pytest
 
 from cluster.core.client.config import ProducerConfig
-from cluster.shell.clients import Admin, Consumer, DeliveryError, Producer, RecordMetadata
+from cluster.shell.clients import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    DeliveryError,
+    Producer,
+    RecordMetadata,
+)
+from cluster.shell.forks import SPAWN
 
 NOWHERE = "127.0.0.1:1"
 LIMIT_S = 20.0
@@ -112,24 +124,85 @@ def test_close_wakes_the_senders_that_wait_for_room() -> None:
     assert "REQUEST_TIMED_OUT" in str(future.exception(0))
 
 
+def said_in_a_fork(work: Callable[[], object]) -> str:
+    """Returns with which message `work` raises RuntimeError in a fork of this process; fails if it does not end."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(int(LIMIT_S))
+        try:
+            work()
+        except RuntimeError as error:
+            os.write(write_end, str(error).encode())
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    os.close(write_end)
+    _, status = os.waitpid(child, 0)
+    with os.fdopen(read_end) as reader:
+        said = reader.read()
+    assert status == 0, (status, said)
+    return said
+
+
 def test_a_client_in_a_fork_says_so_and_waits_for_nothing() -> None:
     with Producer(NOWHERE, FAILS_AT_ONCE) as producer:
-        read_end, write_end = os.pipe()
-        child = os.fork()
-        if child == 0:
-            signal.alarm(int(LIMIT_S))
-            try:
-                producer.send("orders", b"v")
-            except RuntimeError as error:
-                os.write(write_end, str(error).encode())
-            producer.close()
-            os.write(write_end, b"; closed")
-            os._exit(0)
-        os.close(write_end)
-        os.waitpid(child, 0)
-        said = os.read(read_end, 1_000).decode()
-        os.close(read_end)
-    assert said == "the Producer was made before a fork: make a new one in this process; closed"
+        said = said_in_a_fork(lambda: producer.send("orders", b"v"))
+        assert said_in_a_fork(producer.close) == ""
+    assert said == f"the Producer was made before a fork: {SPAWN}"
+
+
+async def start_and_close(make: type[AsyncProducer | AsyncConsumer | AsyncAdmin]) -> None:
+    async with make(NOWHERE):
+        pass
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer, Admin])
+def test_a_client_that_is_new_in_a_fork_of_a_process_with_one_is_refused(
+    make: type[Producer | Consumer | Admin],
+) -> None:
+    # From here on the process has a channel.
+    Producer(NOWHERE).close()
+
+    def in_the_fork() -> None:
+        try:
+            make(NOWHERE)
+        finally:
+            # It leaves no thread behind.
+            assert threading.active_count() == 1
+
+    said = said_in_a_fork(in_the_fork)
+    assert said.startswith(
+        f"no {make.__name__} can run in this process, which was forked from one with a client: "
+    )
+    assert said.endswith(SPAWN)
+
+
+@pytest.mark.parametrize("make", [AsyncProducer, AsyncConsumer, AsyncAdmin])
+def test_an_asyncio_client_is_refused_in_such_a_fork_too(
+    make: type[AsyncProducer | AsyncConsumer | AsyncAdmin],
+) -> None:
+    Producer(NOWHERE).close()
+    said = said_in_a_fork(lambda: asyncio.run(start_and_close(make)))
+    assert said.startswith(f"no {make.__name__} can run in this process")
+
+
+@pytest.mark.slow
+def test_a_process_that_is_forked_before_the_first_client_may_have_one() -> None:
+    program = (
+        "import os\n"
+        "from replog import DeliveryError, Producer, ProducerConfig\n"
+        "child = os.fork()\n"
+        "config = ProducerConfig(max_block_ms=0)\n"
+        f"with Producer({NOWHERE!r}, config) as producer:\n"
+        f"    failure = producer.send('orders', b'v').exception({LIMIT_S})\n"
+        "assert isinstance(failure, DeliveryError), failure\n"
+        "assert child == 0 or os.waitpid(child, 0)[1] == 0\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=3 * LIMIT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_interrupt_between_the_record_and_the_call_of_the_loop_leaves_no_record_that_nobody_passes_on(
