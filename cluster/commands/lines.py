@@ -24,16 +24,20 @@ async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
 
     The last line needs no newline. Raises BadLine, after all lines before it, at one longer than any record.
     """
-    rest, count = b"", 0
+    # The part of the last line that has come; it grows in place, because each copy would take as long as the line.
+    rest, count = bytearray(), 0
     async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        count += len(lines)
+        end, *lines = chunk.split(b"\n")
+        rest += end
         if lines:
+            lines.insert(0, bytes(rest))
+            rest = bytearray(lines.pop())
+            count += len(lines)
             yield lines
         if len(rest) > MAX_LINE_BYTES:
             raise BadLine(count + 1, f"longer than {MAX_LINE_BYTES} bytes")
     if rest:
-        yield [rest]
+        yield [bytes(rest)]
 
 
 async def file_chunks(path: Path) -> AsyncIterator[bytes]:

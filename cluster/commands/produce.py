@@ -25,35 +25,45 @@ ReadLine = Callable[[bytes, int], Outgoing]
 class Tally:
     """The outcomes of the records so far, and the first and last acknowledged offset of each partition.
 
-    An offset is -1 where the leader reported none (acks=0).
+    `failed` counts those that are not in the log, and `unknown` those that were given up without an answer. An offset
+    is -1 where the leader reported none (acks=0).
     """
 
     sent: int = 0
     acknowledged: int = 0
     failed: int = 0
+    unknown: int = 0
     errors: dict[ErrorCode, int] = field(default_factory=dict)
     first_message: str = ""
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def unanswered(self) -> int:
-        """The number of records without an outcome; after an interruption some of them may be in the log."""
+        """The number of records without an answer, given up or not: some of them may be in the log."""
         return self.sent - self.acknowledged - self.failed
+
+    @property
+    def ended(self) -> int:
+        """The number of records that nobody waits for any more."""
+        return self.acknowledged + self.failed + self.unknown
 
     def count(self, stored: RecordMetadata) -> None:
         """Counts a record that was acknowledged."""
-        assert self.acknowledged + self.failed < self.sent, (self.acknowledged, self.failed, self.sent)
+        assert self.ended < self.sent, self
         self.acknowledged += 1
         partition, offset = stored.partition, stored.offset
         first, last = self.offsets.get(partition, (offset, offset))
         self.offsets[partition] = (min(first, offset), max(last, offset))
 
     def count_failure(self, error: DeliveryError) -> None:
-        """Counts a record that failed."""
-        assert self.acknowledged + self.failed < self.sent, (self.acknowledged, self.failed, self.sent)
-        self.failed += 1
+        """Counts a record that failed, or that was given up while its outcome is unknown."""
+        assert self.ended < self.sent, self
+        if error.is_unknown:
+            self.unknown += 1
+        else:
+            self.failed += 1
         times = self.errors[error.code] = self.errors.get(error.code, 0) + 1
-        assert times <= self.failed, (error.code, times, self.failed)
+        assert times <= self.failed + self.unknown, (error.code, times, self)
         self.first_message = self.first_message or error.detail
 
     def __str__(self) -> str:
@@ -130,7 +140,7 @@ async def produce_lines(
         future.add_done_callback(on_end)
         tally.sent += 1
         # The loop calls `on_end` in a later turn.
-        assert tally.unanswered > 0, tally
+        assert tally.ended < tally.sent, tally
 
     async def finish() -> None:
         await producer.flush()
@@ -154,4 +164,4 @@ async def produce_lines(
                 await finish()
         raise
     await finish()
-    assert tally.unanswered == 0, tally
+    assert tally.ended == tally.sent, tally

@@ -36,6 +36,7 @@ from cluster.core.client.consumer import Start
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import TopicPartition
 from cluster.shell.clients import AsyncConsumer, AsyncProducer
+from storage.config import LONG_MAX
 from storage.topics import check_topic_name
 
 __all__ = ["consume", "produce", "topics"]
@@ -108,7 +109,8 @@ def produce(
 
     After Ctrl-C or SIGTERM what was read is sent, for 5 seconds at most; a second Ctrl-C ends it at once.
 
-    Exit status: 0 all records were acknowledged, 1 some failed, 2 the input was unusable, 3 interrupted or out of time.
+    Exit status: 0 all records were acknowledged, 1 some failed or have no answer and may be in the log, 2 the input was
+    unusable, 3 interrupted or out of time.
     """
     given = (("acks", "all" if acks == "-1" else acks), *pairs(producer_property, "--producer-property"))
     read = _reader(shape, key_separator, properties)
@@ -136,7 +138,7 @@ def produce(
             _tell(tally, as_json)
         raise
     _tell(tally, as_json)
-    if tally.failed:
+    if tally.failed or tally.unanswered:
         counts = ", ".join(f"{count} x {code.name}" for code, count in tally.errors.items())
         fail(f"{counts}: {tally.first_message}", FAILED)
 
@@ -193,7 +195,7 @@ def _progress(path: Path | None) -> Iterator[Callable[[Tally], None] | None]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(f"producing {name}", total=None)
-        yield lambda tally: bar.update(task, completed=tally.acknowledged + tally.failed)
+        yield lambda tally: bar.update(task, completed=tally.ended)
 
 
 @click.command()
@@ -211,9 +213,11 @@ def _progress(path: Path | None) -> Iterator[Callable[[Tally], None] | None]:
 )
 @click.option("--partition", type=int, help="Read this partition only, not all.")
 @click.option("--offset", type=int, help="Start at this offset; needs --partition.")
-@click.option("--max-messages", type=click.IntRange(min=0), help="End after this many records.")
+@click.option("--max-messages", type=click.IntRange(min=0, max=LONG_MAX), help="End after this many records.")
 @click.option(
-    "--timeout-ms", type=click.IntRange(min=1), help="End when no record arrives for this many milliseconds."
+    "--timeout-ms",
+    type=click.IntRange(min=1, max=LONG_MAX),
+    help="End when no record arrives for this many milliseconds.",
 )
 @click.option(
     "--until-end", is_flag=True, help="End at the high watermark instead of waiting for more records."

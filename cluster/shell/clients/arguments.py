@@ -6,6 +6,7 @@ argument's name, what was expected and what came.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
@@ -97,7 +98,10 @@ def seconds(name: str, duration: object) -> float:
         raise TypeError(f"{name}: expected seconds, got {_kind(duration)}")
     if not duration >= 0:
         raise ValueError(f"{name}: expected seconds, zero or more, got {duration}")
-    return float(duration)
+    try:
+        return float(duration)
+    except OverflowError as error:
+        raise ValueError(f"{name}: expected at most {sys.float_info.max} seconds") from error
 
 
 def partition_of(topic_partition: object) -> TopicPartition:
@@ -171,6 +175,17 @@ def assignment(brokers: object) -> tuple[tuple[int, ...], ...]:
             raise TypeError(f"assignment[{index}]: expected a list of broker ids, got {_kind(replicas)}")
         checked.append(tuple(integer(f"assignment[{index}]", broker) for broker in replicas))
     return tuple(checked)
+
+
+def one_shape(
+    partitions: object, replication_factor: object, assignment: tuple[tuple[int, ...], ...]
+) -> None:
+    """Raises ValueError where both counts and an assignment say how many partitions and replicas a topic has."""
+    given = {"partitions": partitions, "replication_factor": replication_factor}
+    counted = [name for name, number in given.items() if number is not None]
+    if assignment and counted:
+        what = "assignment decides the number of partitions and of replicas"
+        raise ValueError(f"{what}: leave out {' and '.join(counted)}")
 
 
 def topic_request(request: CreateTopicRequest) -> CreateTopicRequest:

@@ -29,6 +29,7 @@ from cluster.shell.clients.arguments import (
     config_of,
     count,
     integer,
+    one_shape,
     properties,
     seconds,
     topic_name,
@@ -61,9 +62,9 @@ class AsyncAdmin(AsyncClient):
     ) -> str:
         """Creates a topic and returns its id; `configs` has its properties under Kafka's names.
 
-        A count that is None is the cluster's default (num.partitions, default.replication.factor), or that of
-        `assignment`, which lists the brokers of each partition's replicas, the preferred leader first. Raises TypeError
-        or ValueError for a wrong argument.
+        A count that is None is the cluster's default (num.partitions, default.replication.factor). Instead of the
+        counts, `assignment` lists the brokers of each partition's replicas, the preferred leader first. Raises
+        TypeError or ValueError for a wrong argument.
         """
         request = CreateTopicRequest(
             name=topic_name(name),
@@ -72,6 +73,7 @@ class AsyncAdmin(AsyncClient):
             configs=properties(configs),
             assignment=checked_assignment(assignment),
         )
+        one_shape(partitions, replication_factor, request.assignment)
         return await self.create(request)
 
     async def create(self, request: CreateTopicRequest) -> str:

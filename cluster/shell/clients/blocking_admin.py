@@ -34,9 +34,9 @@ class Admin:
     ) -> str:
         """Creates a topic and returns its id; `configs` has its properties under Kafka's names.
 
-        A count that is None is the cluster's default (num.partitions, default.replication.factor), or that of
-        `assignment`, which lists the brokers of each partition's replicas, the preferred leader first. Raises TypeError
-        or ValueError for a wrong argument.
+        A count that is None is the cluster's default (num.partitions, default.replication.factor). Instead of the
+        counts, `assignment` lists the brokers of each partition's replicas, the preferred leader first. Raises
+        TypeError or ValueError for a wrong argument.
         """
         return self._loop.call(
             self._admin.create_topic(

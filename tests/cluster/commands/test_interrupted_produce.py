@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, final
+from typing import Any, Self, final
 
 import pytest
 
 from cluster.commands import produce as produce_module
 from cluster.commands.produce import Tally, produce_lines
 from cluster.commands.record_lines import Outgoing
-from cluster.shell.clients import RecordMetadata
+from cluster.core.errors import ErrorCode
+from cluster.core.messages import TopicPartition
+from cluster.shell.clients import DeliveryError, RecordMetadata
 
 
 @final
 class LingeringProducer:
-    """Keeps all records until it is flushed; `is_stuck` says whether that ever ends."""
+    """Keeps all records until it is flushed; `is_stuck` says whether that ever ends.
+
+    As the real one does, it aborts where its block raises: each record ends with an error then. The first was sent, the
+    others were not.
+    """
 
     def __init__(self, *, is_stuck: bool = False) -> None:
         self._is_stuck = is_stuck
@@ -33,6 +39,21 @@ class LingeringProducer:
             future.set_result(RecordMetadata(topic="t", partition=0, offset=offset, timestamp_ms=0))
         self._waiting = []
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self.give_up("the producer was closed")
+            # The end of the real one takes more turns of the loop than the callbacks of its futures.
+            await asyncio.sleep(0)
+
+    def give_up(self, detail: str) -> None:
+        for number, future in enumerate(self._waiting):
+            code, place = ErrorCode.REQUEST_TIMED_OUT, TopicPartition("t", 0)
+            future.set_exception(DeliveryError(code, detail, place, is_unknown=number == 0))
+        self._waiting = []
+
 
 def read(line: bytes, number: int) -> Outgoing:
     return Outgoing(value=line)
@@ -47,7 +68,11 @@ async def interrupted(producer: LingeringProducer) -> Tally:
         have_come.set()
         await asyncio.get_running_loop().create_future()
 
-    task = asyncio.create_task(produce_lines(producer, "t", lines(), tally, read=read))  # type: ignore[arg-type]
+    async def work() -> None:
+        async with producer:
+            await produce_lines(producer, "t", lines(), tally, read=read)  # type: ignore[arg-type]
+
+    task = asyncio.create_task(work())
     await have_come.wait()
     assert tally.unanswered == 2
     task.cancel()
@@ -66,4 +91,21 @@ def test_an_interrupted_command_does_not_wait_for_a_cluster_that_is_away(
 ) -> None:
     monkeypatch.setattr(produce_module, "LAST_SENDS_S", 0.01)
     tally = asyncio.run(interrupted(LingeringProducer(is_stuck=True)))
-    assert (tally.acknowledged, tally.unanswered) == (0, 2)
+    assert (tally.acknowledged, tally.failed, tally.unanswered, tally.ended) == (0, 1, 1, 2)
+    assert str(tally) == "0 records acknowledged, 1 failed, 1 without an answer"
+    assert tally.to_json() == {"acknowledged": 0, "failed": 1, "unanswered": 1, "partitions": []}
+
+
+def test_what_was_given_up_while_its_outcome_is_unknown_is_without_an_answer_and_has_not_failed() -> None:
+    async def main() -> Tally:
+        producer, tally = LingeringProducer(), Tally()
+
+        async def lines() -> AsyncIterator[list[bytes]]:
+            yield [b"a"]
+            producer.give_up("delivery.timeout.ms passed")
+
+        await produce_lines(producer, "t", lines(), tally, read=read)  # type: ignore[arg-type]
+        return tally
+
+    tally = asyncio.run(main())
+    assert (tally.failed, tally.unanswered, tally.errors) == (0, 1, {ErrorCode.REQUEST_TIMED_OUT: 1})

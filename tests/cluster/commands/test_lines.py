@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -41,6 +42,14 @@ def test_lines_do_not_depend_on_the_chunks(chunks: list[bytes]) -> None:
 
 def test_only_the_newline_ends_a_line() -> None:
     assert read([b"a\r\nb\x0bc\x1cd\xff\n\n e \n"]) == [b"a\r", b"b\x0bc\x1cd\xff", b"", b" e "]
+
+
+def test_a_long_line_takes_a_time_that_grows_with_it_and_not_with_its_square() -> None:
+    chunks = [bytes(4096)] * 8192
+    before_s = time.process_time()
+    assert [len(line) for line in read(chunks)] == [4096 * 8192]
+    # A copy of the line with each chunk would take 128 GiB in all.
+    assert time.process_time() - before_s < 5
 
 
 def test_a_line_longer_than_any_record_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,6 +124,8 @@ def test_a_start_is_a_time_or_a_count_from_the_end(cluster: Up) -> None:
     [
         (("consume", "t", "--from", "earliest", "--from-beginning"), "each name a start: give one of them"),
         (("consume", "t", "--from", "-1", "--partition", "0", "--offset", "1"), "each name a start"),
+        (("consume", "t", "--max-messages", str(1 << 63)), "is not in the range 0<=x<=9223372036854775807"),
+        (("consume", "t", "--timeout-ms", "9" * 400), "is not in the range 1<=x<=9223372036854775807"),
         (("consume", "t", "--json", "-f", "%s"), "each say how a record is printed: give one of them"),
         (("consume", "t", "--json", "--property", "print.key=true"), "each say how a record is printed"),
         (("consume", "t", "-f", "%q"), "-f: no sequence %q (character 1): there are %s"),

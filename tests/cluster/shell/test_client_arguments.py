@@ -76,6 +76,7 @@ READS: list[tuple[Callable[[Any], object], type[Exception], str]] = [
 POLLS: list[tuple[Callable[[Any], object], type[Exception], str]] = [
     (lambda c: c.poll("1"), TypeError, "timeout_s: expected seconds, got str"),
     (lambda c: c.poll(-1), ValueError, "timeout_s: expected seconds, zero or more, got -1"),
+    (lambda c: c.poll(10**400), ValueError, r"timeout_s: expected at most 1\.\d+e\+308 seconds"),
     (lambda c: c.poll(0, max_records=0), ValueError, "max_records: expected 1 to"),
 ]
 ADMIN: list[tuple[Callable[[Any], object], type[Exception], str]] = [
@@ -87,6 +88,16 @@ ADMIN: list[tuple[Callable[[Any], object], type[Exception], str]] = [
     (lambda a: a.create_topic("t", configs={"a": "\udcff"}), ValueError, "cannot be written as UTF-8"),
     (lambda a: a.alter_topic_configs("t", {"a": "\udcff"}), ValueError, "cannot be written as UTF-8"),
     (lambda a: a.create_topic("t", assignment=[1, 2]), TypeError, r"assignment\[0\]: expected a list"),
+    (
+        lambda a: a.create_topic("t", partitions=2, assignment=[[1]]),
+        ValueError,
+        "assignment decides the number of partitions and of replicas: leave out partitions$",
+    ),
+    (
+        lambda a: a.create_topic("t", partitions=2, replication_factor=1, assignment=[[1]]),
+        ValueError,
+        "leave out partitions and replication_factor$",
+    ),
     (lambda a: a.delete_topic(".."), ValueError, "topic name cannot be '..'"),
     (lambda a: a.until_led("t", partitions="x"), TypeError, "partitions: expected an int, got str"),
     (lambda a: a.describe("orders"), TypeError, "topics: expected a list of names, got str"),
