@@ -136,6 +136,11 @@ def _cleaning(choices: Choices) -> Part:
         }
         if choices.chance(60, "tombstones go"):
             config["delete.retention.ms"] = choices.pick((0, 200, 1_000), "delete retention ms")
+        if choices.chance(20, "cleaned late"):
+            config["min.compaction.lag.ms"] = choices.scale(50, 1_500, "compaction lag")
+        if choices.chance(25, "cleaned by then"):
+            # No less than the other one may be.
+            config["max.compaction.lag.ms"] = choices.scale(1_500, 5_000, "most compaction lag")
     if policy != "compact" and choices.chance(45, "aged out"):
         config["retention.ms"] = choices.scale(500, 8_000, "retention ms")
     if policy != "compact" and choices.chance(25, "sized out"):
