@@ -256,6 +256,7 @@ class Watch:
                 self._look_at_flushes(life, core, now_ms, events[0])
             else:
                 self._retention.on_unseen(life)
+                self._witness.rounds.on_unseen(life)
             if shell.disk.has_refused:
                 self._look_at_disk(shell, core, events, effects)
             # A broker that stops in order takes no answer any more while it closes its logs.

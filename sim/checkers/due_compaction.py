@@ -49,6 +49,10 @@ class DueCompaction:
         ended = self._ended.pop(broker, None)
         return ended.at_ms if ended is not None and ended.log is log else None
 
+    def on_unseen(self, life: Life) -> None:
+        """Receives that a broker takes steps that nobody judges: the next round may begin in one of them."""
+        self._begun.pop(life, None)
+
     def on_step(
         self, life: Life, core: Broker, now_ms: int, events: Iterable[Event], effects: Iterable[object]
     ) -> None:

@@ -30,7 +30,8 @@ class ForwardedRequests:
     """Judges what brokers answer to requests that only the controller decides.
 
     A client gets the controller's answer to that very request, once. Where the controller did not answer, the outcome
-    is unknown: the request timed out. A broker that shuts down refuses the request itself.
+    is unknown: the request timed out. Where it refuses the broker that forwards, another one may help. A broker that
+    shuts down refuses the request itself.
     """
 
     name = "forwarded-requests"
@@ -87,4 +88,7 @@ def _says(body: ResponseBody, outcome: Answer) -> bool:
     """Whether the answer to a client says what the broker has learned."""
     if isinstance(outcome, TransportError):
         return getattr(body, "error", None) is ErrorCode.REQUEST_TIMED_OUT
+    if getattr(outcome, "error", None) is ErrorCode.STALE_BROKER_EPOCH:
+        # That is said of the broker, and is nothing to the client.
+        return getattr(body, "error", None) is ErrorCode.BROKER_NOT_AVAILABLE
     return body == outcome

@@ -116,7 +116,7 @@ def test_cl5_what_is_older_than_the_greatest_lag_is_due() -> None:
     assert what.endswith("a dirty segment is 101 ms old, max.compaction.lag.ms is 100")
 
 
-def compacted_to(end: int, **configs: str) -> list[str]:
+def compacted_to(end: int, *, is_unseen: bool = False, **configs: str) -> list[str]:
     """Returns what is wrong with a round that says it has compacted up to `end` a log whose third segment is active."""
     setup = dirty(**configs)
     jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
@@ -127,6 +127,8 @@ def compacted_to(end: int, **configs: str) -> list[str]:
         judge.on_step(
             (1, 1), setup.broker, setup.now_ms, timer, [RunJob(job=1, kind="compact", work=lambda: None)]
         )
+    if is_unseen:
+        judge.on_unseen((1, 1))
     fields = (("topic_partition", "t-0"), ("end_offset", end))
     told = Observe(kind="log.compacted", fields=fields, metadata_offset=0)
     judge.on_step((1, 1), setup.broker, setup.now_ms, (JobDone(job=1),), [told])
@@ -136,6 +138,10 @@ def compacted_to(end: int, **configs: str) -> list[str]:
 def test_cl1_a_round_ends_before_the_active_segment() -> None:
     assert not compacted_to(3) and not compacted_to(2)
     assert compacted_to(4) == ["t-0: broker 1 compacts its log up to 4, and might up to 3"]
+
+
+def test_cl1_a_round_whose_begin_nobody_may_have_seen_is_not_judged() -> None:
+    assert not compacted_to(4, is_unseen=True)
 
 
 def test_cl2_a_round_ends_before_what_is_younger_than_the_least_lag() -> None:

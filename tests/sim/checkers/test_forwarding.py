@@ -21,6 +21,8 @@ SIGNED = replace(ASKED, header=Header(broker_id=1, broker_epoch=4, incarnation="
 CREATED = CreateTopicResponse(topic_id="1f" * 16)
 EXISTS = CreateTopicResponse(error=ErrorCode.TOPIC_ALREADY_EXISTS)
 UNKNOWN = CreateTopicResponse(error=ErrorCode.REQUEST_TIMED_OUT)
+STALE = CreateTopicResponse(error=ErrorCode.STALE_BROKER_EPOCH)
+ELSEWHERE = CreateTopicResponse(error=ErrorCode.BROKER_NOT_AVAILABLE)
 LEAVING = CreateTopicResponse(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
@@ -51,6 +53,9 @@ def broken(outcome: Answer, *answers: ResponseBody) -> int:
         (CREATED, (CREATED, CREATED), 1),
         (TransportError(reason="lost"), (CREATED,), 1),
         (TransportError(reason="lost"), (EXISTS,), 1),
+        (STALE, (ELSEWHERE,), 0),
+        (STALE, (STALE,), 1),
+        (EXISTS, (ELSEWHERE,), 1),
     ],
 )
 def test_a_client_gets_what_the_controller_said(
