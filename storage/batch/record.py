@@ -26,6 +26,7 @@ NO_TIMESTAMP = -1
 NO_SEQUENCE = -1
 MAX_INT32 = (1 << 31) - 1
 MAX_INT64 = (1 << 63) - 1
+_MIN_INT64 = -(1 << 63)
 
 _NULL = encode_varint(-1)
 _ZERO = encode_varint(0)
@@ -56,8 +57,12 @@ def encode_record(
 ) -> bytes:
     """Encode one record for a batch of magic 2; the deltas are relative to its base offset and base timestamp.
 
-    Raises InvalidRecord when a header's key cannot be written as UTF-8.
+    A timestamp delta beyond 64 bits wraps as a Java long does (BB2). Raises InvalidRecord when a header's key cannot be
+    written as UTF-8.
     """
+    if not _MIN_INT64 <= timestamp_delta <= MAX_INT64:
+        # A reader's sum wraps, too, and is the record's time again.
+        timestamp_delta = wrap_int64(timestamp_delta)
     deltas = encode_varlong(timestamp_delta) + encode_varint(offset_delta)
     # The lengths of the fields are encoded here, not in a helper: a producer spends most of its time here.
     if key is None:

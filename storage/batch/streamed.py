@@ -9,7 +9,7 @@ from typing import Final, final
 
 from storage.batch.builder import BatchFields, frame_batch
 from storage.batch.format import HEADER_SIZE
-from storage.batch.record import MAX_INT32, NO_TIMESTAMP, Record, encode_record
+from storage.batch.record import MAX_INT32, NO_TIMESTAMP, Record, encode_record, wrap_int64
 from storage.codec.packing import packed_stream
 from storage.codec.varint import encode_varint, encode_varlong, size_of_varint
 from storage.errors import InvalidRecord
@@ -66,7 +66,7 @@ class StreamedBatch:
         self._pass_on()
 
     def _count(self, timestamp: int) -> tuple[int, int]:
-        """Count another record. Returns its offset and timestamp delta."""
+        """Count another record. Returns its offset and timestamp delta, which wraps as a Java long does (BB2)."""
         delta = self.record_count
         if timestamp < NO_TIMESTAMP:
             raise InvalidRecord(f"timestamp {timestamp} is negative")
@@ -77,7 +77,7 @@ class StreamedBatch:
             self.max_timestamp, self.offset_of_max = timestamp, delta
         self.record_count += 1
         assert self.record_count <= MAX_INT32, self.record_count
-        return delta, timestamp - self._base_timestamp
+        return delta, wrap_int64(timestamp - self._base_timestamp)
 
     def _pass_on(self) -> None:
         self._stream.write(self._pending)

@@ -26,7 +26,7 @@ from storage.batch.format import (
 from storage.batch.legacy.builder import MessageSetBuilder, MessageSetFields
 from storage.batch.legacy.streamed import StreamedMessages
 from storage.batch.pieces import HEADS_HELD, result_of
-from storage.batch.record import NO_TIMESTAMP, Record, encode_record
+from storage.batch.record import NO_TIMESTAMP, Record, encode_record, wrap_int64
 from storage.batch.record_stream import Decode, RecordStream
 from storage.codec.crc32c import crc32c, crc32c_from
 from storage.codec.packing import packed_stream
@@ -103,11 +103,11 @@ class _Rebuilt:
         return ()
 
     def _delta_of(self, timestamp: int) -> int:
-        """Count another record. Returns its timestamp delta."""
+        """Count another record. Returns its timestamp delta, which wraps as a Java long does (BB2)."""
         if self._base_timestamp is None:
             self._base_timestamp = timestamp
         self._max_timestamp, self._count = max(self._max_timestamp, timestamp), self._count + 1
-        return timestamp - self._base_timestamp
+        return wrap_int64(timestamp - self._base_timestamp)
 
     def _pass_on(self, least_bytes: int) -> None:
         if len(self._pending) >= least_bytes:

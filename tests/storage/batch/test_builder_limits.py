@@ -6,6 +6,7 @@ import pytest
 
 from storage.batch import BatchBuilder, Compression, Record, RecordBatch, TimestampType, build_batch
 from storage.batch.legacy.builder import MessageSetBuilder, MessageSetFields, build_message_set
+from storage.batch.record import MAX_INT64
 
 FIRST, SECOND = Record(0, 5, b"a", b"1"), Record(1, 6, b"b", b"2")
 magics = pytest.mark.parametrize("magic", [0, 1])
@@ -25,6 +26,16 @@ def test_bb2_without_timestamps_there_is_no_greatest() -> None:
     data = builder.build()
     batch = RecordBatch(data, 0, len(data))
     assert (batch.base_timestamp, batch.max_timestamp) == (-1, -1)
+
+
+def test_bb2_a_timestamp_delta_beyond_64_bits_wraps_as_in_java() -> None:
+    records = [Record(place, time, None, b"v") for place, time in enumerate((-1, MAX_INT64, 4))]
+    data = build_batch(records)
+    batch = RecordBatch(data, 0, len(data))
+    assert list(batch.records()) == records
+    assert (batch.base_timestamp, batch.max_timestamp) == (-1, MAX_INT64)
+    # The difference of 2^63 is written as -2^63, whose varlong has ten bytes.
+    assert bytes.fromhex("ffffffffffffffffff01") in data
 
 
 def test_bb4_a_wrapper_of_log_append_time_carries_that_time() -> None:

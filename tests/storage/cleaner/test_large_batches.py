@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from storage.batch import BatchBuilder, BatchFields, Compression, Record, RecordBatch, build_batch
+from storage.batch.record import MAX_INT64
 from storage.cleaner.filter import CleanerStats, FilteredChunk, LastRecord, RecordFilter
 from storage.cleaner.keys import (
     LONGEST_KEY_BYTES,
@@ -16,7 +17,7 @@ from storage.cleaner.keys import (
     read_keys,
 )
 from tests.storage.cleaner.compacted_logs import DAY_MS
-from tests.storage.cleaner.filters import filter_of, output
+from tests.storage.cleaner.filters import filter_of, filtered, output
 from tests.storage.logs import NOW_MS
 
 COUNT = MOST_KEYS_AT_ONCE + 10
@@ -142,6 +143,21 @@ def test_cl18_records_of_many_bytes_stay_whole_and_in_order_when_one_of_them_is_
     batch.check_valid()
     assert batch.compression is codec
     assert list(batch.records()) == records[:3] + records[4:]
+
+
+@pytest.mark.parametrize("value_bytes", [10, 200_000])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP])
+def test_bb2_timestamps_far_apart_survive_that_a_record_beside_them_is_removed(
+    value_bytes: int, codec: Compression
+) -> None:
+    times = (-1, MAX_INT64, 4, 5)
+    data = build_batch(
+        [Record(place, time, b"%d" % place, bytes(value_bytes)) for place, time in enumerate(times)],
+        compression=codec,
+    )
+    (batch,) = filtered(filter_of((b"2",)), data)
+    assert [record.timestamp for record in batch.records()] == [-1, MAX_INT64, 5]
+    assert batch.max_timestamp == MAX_INT64
 
 
 @pytest.mark.slow

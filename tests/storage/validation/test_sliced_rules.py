@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from storage.batch import Compression, RecordBatch, TimestampType, iterate_batches
+from storage.batch import Compression, RecordBatch, TimestampType, build_batch, iterate_batches
 from storage.batch.format import TRANSACTIONAL_FLAG
 from storage.batch.legacy.builder import build_message_set
 from storage.batch.pieces import PIECE_BYTES
-from storage.batch.record import Record
+from storage.batch.record import MAX_INT64, Record
 from storage.codec.crc32c import crc32c
 from storage.errors import (
     InvalidRecord,
@@ -20,6 +20,7 @@ from storage.errors import (
     StorageError,
     ValidationTakesLong,
 )
+from storage.validation.batch import validate_and_assign
 from storage.validation.rules import ValidationRules
 from storage.validation.sliced import SlicedValidation
 from storage.validation.work import StepWork
@@ -39,6 +40,24 @@ def with_fields(records: bytes, *, flags: int = 0, producer_id: int, epoch: int,
     struct.pack_into(">qhi", changed, 43, producer_id, epoch, sequence)
     struct.pack_into(">I", changed, 17, crc32c(changed[21:]))
     return bytes(changed)
+
+
+@pytest.mark.parametrize("value_bytes", [10, 200_000])
+@pytest.mark.parametrize("target", TARGETS)
+def test_bb2_timestamps_far_apart_survive_that_their_batch_is_built_again(
+    value_bytes: int, target: Compression
+) -> None:
+    times = (-1, MAX_INT64, 4)
+    records = build_batch(
+        [Record(place, time, None, bytes(value_bytes)) for place, time in enumerate(times)],
+        compression=Compression.GZIP,
+    )
+    rules = ValidationRules(target_codec=target)
+    in_one_go = validate_and_assign(records, rules, base_offset=0, leader_epoch=0, now_ms=NOW_MS)
+    for checked in (in_one_go, SlicedValidation(records, rules, NOW_MS).run()):
+        assert checked is not None
+        (batch,) = iterate_batches(bytes(checked.records))
+        assert tuple(record.timestamp for record in batch.records()) == times
 
 
 @pytest.mark.parametrize("sizes", SETS.values(), ids=SETS)
