@@ -206,7 +206,9 @@ class ProducerStateManager:
         position: int = UNKNOWN_POSITION,
         guard: VerificationGuard | None = None,
     ) -> PreparedAppend:
-        """Check the batches of one append, which will be written from `position` of the segment on.
+        """Check the batches of one append: views of the bytes that will be written from `position` of the segment on.
+
+        Those without a producer id may be left out.
 
         At a client's retry of one of the last five batches the checks end: `duplicate` is set and nothing is to be
         written, not even the rest of the set (AP12). `guard` is what `maybe_start_verification` returned for the
@@ -217,9 +219,7 @@ class ProducerStateManager:
         prepared = PreparedAppend()
         is_client = origin == AppendOrigin.CLIENT
         needs_verification = is_client or origin == AppendOrigin.COORDINATOR
-        start = None
         for batch in batches:
-            start = batch.position if start is None else start
             if batch.producer_id < 0:
                 continue
             if is_client and (duplicate := self.find_duplicate(batch)):
@@ -231,7 +231,7 @@ class ProducerStateManager:
             info = prepared.infos.get(batch.producer_id)
             if info is None:
                 info = prepared.infos[batch.producer_id] = self.prepare_update(batch.producer_id, origin)
-            at = position + batch.position - start if position >= 0 else UNKNOWN_POSITION
+            at = position + batch.start if position >= 0 else UNKNOWN_POSITION
             completed = info.append(batch, segment_base_offset=segment_base_offset, position=at)
             if completed is not None:
                 prepared.completed.append(completed)

@@ -11,6 +11,7 @@ from storage.batch import iterate_batches, stamp
 from storage.config import LogConfig
 from storage.draws import Draws
 from storage.log import AppendOrigin, Isolation, PartitionLog
+from storage.segment.place import LogOffsetMetadata
 from tests.storage.logs import (
     NOW_MS,
     SMALL,
@@ -94,6 +95,23 @@ def test_rd3_records_that_were_read_are_never_truncated_afterwards(seed: int, se
 def next_offset(log: PartitionLog, last: Read) -> int:
     data = log.read(last[0], max_size=1).records
     return next(iter(iterate_batches(data))).next_offset
+
+
+@pytest.mark.parametrize("sets", [1, 3])
+def test_rd3_committed_reads_reach_a_transaction_that_plain_batches_precede_in_its_set(sets: int) -> None:
+    """A follower gets plain batches and the first one of a transaction in one set, or one by one."""
+    log = open_log(new_file_system())
+    first = batch(2, producer_id=7, producer_epoch=0, sequence=0, is_transactional=True)
+    # Another length, so that a place which is wrong is no batch's either.
+    batches = [batch(0, value_bytes=300), batch(1, producer_id=5, producer_epoch=0, sequence=0), first]
+    for data in batches if sets == 3 else [b"".join(batches)]:
+        log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
+    log.marks.update_high_watermark(3)
+    (transaction,) = log.producers.ongoing_transactions
+    assert transaction.place == LogOffsetMetadata(2, 0, len(batches[0]) + len(batches[1]))
+    for offset in (0, 1):
+        data = log.read(offset, max_size=10_000, isolation=Isolation.TXN_COMMITTED).records
+        assert data == b"".join(batches[offset:2])
 
 
 def test_rd5_a_committed_read_asks_only_segments_with_aborted_transactions() -> None:
