@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, final
 
 from storage.batch import RecordBatch
 from storage.batch.format import CONTROL_FLAG, CURRENT_MAGIC, TRANSACTIONAL_FLAG
+from storage.batch.record import MAX_INT64
 from storage.cleaner.chunks import batches_in
 from storage.cleaner.keys import (
     MOST_KEYS_AT_ONCE,
@@ -214,7 +215,7 @@ class RecordFilter:
             self._copy(batch, result)
         else:
             if needs_horizon:
-                horizon_ms = self._now_ms + self._delete_retention_ms
+                horizon_ms = self._new_horizon_ms()
             without_key = stats.records_without_key
             are_kept = self._are_kept(batch, verdict)
             data = rebuild_from(batch, lambda _: next(are_kept), horizon_ms)
@@ -250,9 +251,18 @@ class RecordFilter:
             self._copy(batch, result)
             return
         if needs_horizon:
-            horizon_ms = self._now_ms + self._delete_retention_ms
+            horizon_ms = self._new_horizon_ms()
         data = rebuild_batch(batch, [offset for offset, _, _ in kept], horizon_ms)
         result.add(data, RecordBatch(data, 0, len(data)).last_offset)
+
+    def _new_horizon_ms(self) -> int | None:
+        """The time from which tombstones may be deleted that this round sees first (CL17).
+
+        None where it would not fit its field: then no horizon is written and they stay. Kafka's sum wraps to a negative
+        number, which counts as none.
+        """
+        horizon_ms = self._now_ms + self._delete_retention_ms
+        return horizon_ms if horizon_ms <= MAX_INT64 else None
 
     def judge(self, batch: RecordBatch) -> Verdict:
         """Decide how to filter `batch` (CL12 to CL14).

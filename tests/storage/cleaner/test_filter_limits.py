@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -18,6 +19,7 @@ from storage.batch import (
 )
 from storage.batch.format import ATTRIBUTES_AT
 from storage.batch.legacy.builder import build_message, build_message_set
+from storage.batch.record import MAX_INT64
 from storage.cleaner.chunks import SourceReader
 from storage.cleaner.filter import LastRecord, Retention
 from storage.cleaner.keys import read_keys
@@ -28,9 +30,10 @@ from storage.codec.crc32c import crc32c
 from storage.codec.varint import encode_varint
 from storage.errors import InvalidRecord, StorageError
 from storage.index.transaction_index import AbortedTransaction
-from tests.storage.cleaner.compacted_logs import CleanedLog
+from tests.storage.cleaner.compacted_logs import COMPACTED, CleanedLog
 from tests.storage.cleaner.filters import filter_of, filtered, record
 from tests.storage.logs import NOW_MS, marker, new_file_system
+from tests.storage.validation.produced_sets import poked
 
 
 def view(data: bytes) -> RecordBatch:
@@ -167,6 +170,23 @@ def test_cl17_old_formats_get_no_horizon(magic: int) -> None:
     assert [batch.tobytes() for batch in filtered(filter_of(), data)] == [data]
 
 
+@pytest.mark.parametrize("above", [0, 1])
+def test_cl17_a_horizon_beyond_64_bits_is_not_set_and_the_tombstone_stays(above: int) -> None:
+    log = CleanedLog(replace(COMPACTED, delete_retention_ms=MAX_INT64 - NOW_MS + above))
+    log.put(1)
+    log.put((1, None))
+    log.put(2)
+    log.roll()
+    for _ in range(2):
+        log.clean()
+        horizons = [batch.delete_horizon_ms for batch in log.batches()]
+        assert horizons == [None if above else MAX_INT64, None]
+        assert [(each.key, each.value, each.timestamp) for each in log.records()] == [
+            (b"1", None, NOW_MS),
+            (b"2", b"2", NOW_MS),
+        ]
+
+
 def test_cl18_a_batch_that_needs_a_horizon_is_rebuilt_even_if_all_its_records_stay() -> None:
     data = build_batch([record(0, b"a", None), record(1, b"b")])
     (left,) = filtered(filter_of(), data)
@@ -179,6 +199,20 @@ def test_cl18_times_count_from_the_first_record_that_stays() -> None:
     (left,) = filtered(filter_of([b"old"]), data)
     assert (left.base_timestamp, left.max_timestamp) == (30, 30)
     assert [each.timestamp for each in left.records()] == [30, 20]
+
+
+@pytest.mark.parametrize("value", [b"v", None])
+def test_cl18_the_least_time_of_all_stays_though_the_new_base_is_further_away_than_64_bits(
+    value: bytes | None,
+) -> None:
+    """A topic without a limit takes such a record. Kafka takes it too, but never compacts its log then."""
+    times = (("old", -1), ("a", NOW_MS - 1), ("b", MAX_INT64))
+    records = [record(place, key.encode(), value, time) for place, (key, time) in enumerate(times)]
+    # The times count from 0 instead of -1: the last one wraps.
+    data = poked(build_batch(records), 27, ">q", 0)
+    (left,) = filtered(filter_of([b"old"]), data)
+    assert [each.timestamp for each in left.records()] == [NOW_MS, -(1 << 63)]
+    assert left.is_valid() and left.max_timestamp == NOW_MS
 
 
 def test_cl18_a_batch_that_stays_whole_is_copied_byte_for_byte() -> None:

@@ -100,6 +100,13 @@ def test_cl17_a_tombstone_in_any_portion_of_a_large_batch_sets_the_horizon(
         assert RecordBatch(data, 0, len(data)).delete_horizon_ms == NOW_MS + DAY_MS, at
 
 
+def test_cl17_a_large_batch_gets_no_horizon_beyond_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_few_keys(monkeypatch, 2)
+    data = build_batch([*SEVEN[:6], SEVEN[6]._replace(value=None)])
+    (batch,) = filtered(filter_of(retention_ms=MAX_INT64), data)
+    assert batch.delete_horizon_ms is None and batch.record_count == 7
+
+
 def test_cl19_a_large_batch_that_lost_all_records_stays_empty_only_as_its_producers_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
