@@ -150,7 +150,7 @@ def snapshot_findings(names: Iterable[str], log_end: int) -> Iterator[str]:
 def age_findings(first_ms: int, newest_ms: int, most_ms: int) -> Iterator[str]:
     """Yields that an append has a record too late for its segment: it had to begin a new one (LS4, LS5).
 
-    `first_ms` is the latest time of the set that the segment began with, `most_ms` the age at which it rolls.
+    `first_ms` is the latest time of the batch that the segment begins with, `most_ms` the age at which it rolls.
     """
     if first_ms >= 0 and newest_ms - first_ms > most_ms:
         yield (

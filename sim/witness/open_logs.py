@@ -36,7 +36,7 @@ from storage.producers.snapshot import SNAPSHOT_SUFFIX
 
 @final
 class _First(NamedTuple):
-    """What a segment began with: the latest time of it, and the properties of its log at the last append."""
+    """What a segment begins with: the latest time of its first batch; the properties of its log at the last append."""
 
     file_number: int
     newest_ms: int
@@ -45,17 +45,16 @@ class _First(NamedTuple):
 
 @final
 class SegmentAges:
-    """Looks at how much later than the first records of a segment others are appended to it."""
+    """Looks at how much later than the first batch of a segment others are appended to it."""
 
     def __init__(self) -> None:
-        # By broker and path. An append of several sets in one step counts as one, so a segment may look younger.
+        # By broker and path.
         self._firsts: dict[tuple[int, str], _First] = {}
 
     def on_appended(self, broker: int, added: Sequence[Place], config: LogConfig) -> Iterator[str]:
         """Yields what is wrong with the batches that a step has added to a segment."""
         last = added[-1]
         key, first = (broker, last.path), self._firsts.get((broker, last.path))
-        newest_ms = max([place.newest_ms for place in added])
         if added[0].position == 0:
             # Older segments of the log take no appends any more.
             directory = dirname(last.path)
@@ -63,11 +62,12 @@ class SegmentAges:
                 each for each in self._firsts if each[0] == broker and dirname(each[1]) == directory
             ]:
                 del self._firsts[each]
-            self._firsts[key] = _First(last.file_number, newest_ms, config)
+            self._firsts[key] = _First(last.file_number, added[0].newest_ms, config)
         elif first is not None and first.file_number == last.file_number:
             self._firsts[key] = first._replace(config=config)
             # Nobody outside knows when in a step the properties have changed.
             if first.config is config:
+                newest_ms = max([place.newest_ms for place in added])
                 yield from age_findings(first.newest_ms, newest_ms, config.max_segment_ms)
 
 

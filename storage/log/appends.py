@@ -274,7 +274,6 @@ class Appends:
             ):
                 has_rolled = self._maybe_roll(checked, now_ms, may_exceed_segment)
                 active = local.segments.active
-                active.begin_with(checked.max_timestamp)
             prepared = None
             if checked.producer_batches:
                 prepared = self._check_producers(checked.producer_batches, active, origin, guard)

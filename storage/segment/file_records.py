@@ -352,6 +352,10 @@ class FileRecords:
                 return RecordBatch(data, 0, len(data), header.position)
         return None
 
+    def first_batch(self) -> RecordBatch | None:
+        """The first batch; None without one. Only its header may be read."""
+        return next(self._headers(0), None)
+
     def last_batch(self, start: int = 0) -> RecordBatch | None:
         """The last batch from byte `start` on; None without one. Only its header may be read (FR16).
 

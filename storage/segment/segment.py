@@ -45,7 +45,6 @@ class LogSegment:
         "_created_ms",
         "_file_system",
         "_first_batch_timestamp",
-        "_first_set_timestamp",
         "_has_index_room",
         "_has_true_max",
         "_index_interval_bytes",
@@ -87,8 +86,6 @@ class LogSegment:
         self._created_ms = now_ms
         self._bytes_since_last_index_entry = 0
         self._first_batch_timestamp: int | None = None
-        # The greatest timestamp of the set that is about to be the first.
-        self._first_set_timestamp: int | None = None
         self._max_timestamp: TimestampOffset | None = None
         # Whether no batch has a greater timestamp: all were seen. A time index that was read says less.
         self._has_true_max = self.records.size_bytes == 0
@@ -333,21 +330,14 @@ class LogSegment:
 
     @property
     def first_batch_timestamp(self) -> int | None:
-        """The greatest timestamp of the first set, or of the first batch in a segment that was opened again (LS1); None
-        in an empty segment.
+        """The greatest timestamp of the first batch (LS5), read from the file when it is first asked for; None in an
+        empty segment.
         """
-        if self._first_batch_timestamp is None and self.records.size_bytes > 0:
-            self._first_batch_timestamp = self._first_set_timestamp
         if self._first_batch_timestamp is None:
-            batch = next(iter(self.records.batches()), None)
+            batch = self.records.first_batch()
             if batch is not None:
                 self._first_batch_timestamp = batch.max_timestamp
         return self._first_batch_timestamp
-
-    def begin_with(self, max_timestamp: int) -> None:
-        """Note the greatest timestamp of the set that is appended next, if it is the segment's first."""
-        if self.records.size_bytes == 0:
-            self._first_set_timestamp = max_timestamp
 
     def on_become_inactive(self) -> None:
         """Finish the files of a segment that will take no more appends (LS14).
@@ -471,7 +461,7 @@ class LogSegment:
         removed_bytes = 0 if found is None else self.cut_records(found.position)
         if self.records.size_bytes == 0:
             self._created_ms, self._most_before_cut_ms = now_ms, -1
-            self._first_batch_timestamp = self._first_set_timestamp = None
+            self._first_batch_timestamp = None
         self._bytes_since_last_index_entry = 0
         known, indexed = self.max_timestamp, self.time_index.last_entry
         # Nothing is above what nothing was above before the cut. Where all timestamps are equal, the index has a single
@@ -524,7 +514,7 @@ class LogSegment:
         self.indexes.restart_empty()
         self._max_timestamp, self._has_true_max = None, True
         self._created_ms = now_ms
-        self._first_batch_timestamp = self._first_set_timestamp = None
+        self._first_batch_timestamp = None
         self._bytes_since_last_index_entry = 0
         assert self.time_index.last_entry.timestamp < 0, (self.path, self.time_index.last_entry)
 

@@ -211,7 +211,7 @@ def test_ls5_a_record_that_is_too_late_for_its_segment_begins_a_new_one() -> Non
     ]
 
 
-def test_ls5_the_age_of_a_segment_counts_from_the_set_that_it_begins_with() -> None:
+def test_ls5_the_age_of_a_segment_counts_from_the_batch_that_it_begins_with() -> None:
     config = LogConfig(segment_ms=500)
 
     def added(position: int, newest_ms: int, number: int = 7, path: str = "d/t-0/0.log") -> list[Place]:
@@ -229,8 +229,10 @@ def test_ls5_the_age_of_a_segment_counts_from_the_set_that_it_begins_with() -> N
     changed = LogConfig(segment_ms=500)
     assert not list(ages.on_appended(1, added(140, 1_501), changed))
     assert list(ages.on_appended(1, added(140, 1_501), changed))
-    # The next segment begins again.
-    assert not list(ages.on_appended(1, added(0, 1_501, path="d/t-0/9.log"), changed))
+    # The next segment begins again: with the first batch of a set, whose others may be later.
+    first = [*added(0, 1_501, path="d/t-0/9.log"), *added(70, 2_100, path="d/t-0/9.log")]
+    assert not list(ages.on_appended(1, first, changed))
+    assert list(ages.on_appended(1, added(140, 2_002, path="d/t-0/9.log"), changed))
     assert not list(ages.on_appended(1, added(210, 1_501), changed))
 
 

@@ -67,26 +67,22 @@ def test_t36_the_new_set_is_compared_with_the_first_batchs_greatest_timestamp() 
     assert bases(log) == [0, 6]
 
 
-def test_ls1_of_the_first_set_of_batches_the_greatest_timestamp_counts_until_the_segment_is_opened_again() -> (
-    None
-):
-    config = LogConfig(segment_ms=1000, segment_index_bytes=1200)
+@pytest.mark.parametrize("is_opened_again", [False, True])
+def test_ls5_of_the_first_set_of_batches_the_first_one_counts(is_opened_again: bool) -> None:
+    config, file_system = LogConfig(segment_ms=1000, segment_index_bytes=1200), new_file_system()
+    log = open_log(file_system, config)
     data = batch(0, timestamp=NOW_MS) + batch(1, timestamp=NOW_MS + 900)
-    for is_opened_again in (False, True):
-        file_system = new_file_system()
-        log = open_log(file_system, config)
-        log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
-        if is_opened_again:
-            log.close()
-            log = open_log(file_system, config, clean=True)
-        log.append_as_follower(batch(2, timestamp=NOW_MS + 1001), leader_epoch=0, now_ms=NOW_MS)
-        # A segment that is opened again knows the first batch only, from the file (T36).
-        assert bases(log) == ([0, 2] if is_opened_again else [0])
-        log.append_as_follower(batch(3, timestamp=NOW_MS + 1901), leader_epoch=0, now_ms=NOW_MS)
-        assert bases(log) == ([0, 2] if is_opened_again else [0, 3])
+    log.append_as_follower(data, leader_epoch=0, now_ms=NOW_MS)
+    if is_opened_again:
+        log.close()
+        log = open_log(file_system, config, clean=True)
+    log.append_as_follower(batch(2, timestamp=NOW_MS + 1000), leader_epoch=0, now_ms=NOW_MS)
+    assert bases(log) == [0]
+    log.append_as_follower(batch(3, timestamp=NOW_MS + 1001), leader_epoch=0, now_ms=NOW_MS)
+    assert bases(log) == [0, 3]
 
 
-def test_ls1_a_first_set_that_was_refused_or_cut_off_does_not_count() -> None:
+def test_ls5_a_first_set_that_was_refused_or_cut_off_does_not_count() -> None:
     log = open_log(new_file_system(), LogConfig(segment_ms=1000, segment_index_bytes=1200))
     late = produced(timestamp=NOW_MS + 900, producer_id=1, producer_epoch=0, sequence=0)
     log.append_as_leader(late, leader_epoch=0, now_ms=NOW_MS)

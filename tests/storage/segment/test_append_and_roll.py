@@ -225,13 +225,13 @@ def test_ls5_without_timestamps_the_objects_age_counts_not_the_files() -> None:
     assert segment.time_waited_for_roll(NOW_MS + 7, -1) == 7
 
 
-def test_ls5_only_the_set_that_is_the_first_one_counts() -> None:
+def test_ls5_only_the_batch_that_is_the_first_one_counts() -> None:
     segment = open_segment(new_file_system())
-    segment.begin_with(NOW_MS + 7)
-    append_batch(segment, batch(0, timestamp=NOW_MS + 5))
-    segment.begin_with(NOW_MS + 9)
-    assert segment.first_batch_timestamp == NOW_MS + 7
-    # After the segment was emptied another set is the first; nobody has said what it has beside this batch.
+    assert segment.first_batch_timestamp is None
+    segment.append(1, batch(0, timestamp=NOW_MS + 5) + batch(1, timestamp=NOW_MS + 9))
+    append_batch(segment, batch(2, timestamp=NOW_MS + 7))
+    assert segment.first_batch_timestamp == NOW_MS + 5
+    # After the segment was emptied another batch is the first.
     segment.truncate_to(0, NOW_MS)
     append_batch(segment, batch(0, timestamp=NOW_MS + 1))
     assert segment.first_batch_timestamp == NOW_MS + 1
