@@ -7,7 +7,7 @@ import fcntl
 import mmap
 import os
 import stat as stat_bits
-from _thread import get_ident
+from _thread import allocate_lock, get_ident
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TypeVar, final
@@ -150,6 +150,7 @@ class OsFile:
         "_number",
         "_path",
         "_sync_error",
+        "_sync_lock",
         "is_unsynced",
         "is_used",
     )
@@ -167,6 +168,8 @@ class OsFile:
         self._is_closed = False
         self._live_maps = 0
         self._sync_error: OSError | None = None
+        # Held during a sync, until its error is noted.
+        self._sync_lock = allocate_lock()
         self.is_used = True
         # Whether bytes were written, or cut off, since the last sync.
         self.is_unsynced = False
@@ -258,16 +261,25 @@ class OsFile:
 
         The kernel reports an error once and takes the bytes for written then: the next sync would say success.
         """
-        descriptor = self._awake()
-        if self._sync_error is not None:
-            raise named_error(self._sync_error, self._path) from self._sync_error
-        # Cleared before: what is written meanwhile needs another sync.
-        self.is_unsynced = False
-        try:
-            _sync_descriptor(descriptor)
-        except OSError as error:
-            self._sync_error, self.is_unsynced = error, True
+        error = self._synced(self._awake())
+        if error is not None:
             raise named_error(error, self._path) from error
+
+    def _synced(self, descriptor: _Descriptor) -> OSError | None:
+        """Sync the file, unless a sync has failed before. Returns the error of this sync or of that one.
+
+        One thread at a time: the kernel reports an error to one of two syncs that run beside each other, and the other
+        one would say success.
+        """
+        with self._sync_lock:
+            if self._sync_error is None:
+                # Cleared before: what is written meanwhile needs another sync.
+                self.is_unsynced = False
+                try:
+                    _sync_descriptor(descriptor)
+                except OSError as error:
+                    self._sync_error, self.is_unsynced = error, True
+            return self._sync_error
 
     def map_for_reading(self) -> OsReadMap:
         """Map the whole file; the file cannot shrink until the map is closed. Raises ValueError for an empty file.
@@ -304,13 +316,8 @@ class OsFile:
         if self._sync_error is not None:
             return False
         descriptor = self._descriptor
-        if self.is_unsynced and descriptor is not None:
-            self.is_unsynced = False
-            try:
-                _sync_descriptor(descriptor)
-            except OSError as error:
-                self._sync_error, self.is_unsynced = error, True
-                return False
+        if self.is_unsynced and descriptor is not None and self._synced(descriptor) is not None:
+            return False
         self._descriptor = None
         # A write on another thread, which has begun meanwhile and uses this descriptor. One that begins only now finds
         # none and opens its own.

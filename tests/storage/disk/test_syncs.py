@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -143,3 +144,39 @@ def test_a_directory_is_synced_each_time_and_must_be_one(tmp_path: Path, syncs: 
         assert syncs.count == count
     with pytest.raises(FileNotFoundError):
         file_system.sync_directory(f"{tmp_path}/none")
+
+
+@pytest.mark.parametrize("give_up_is_first", [False, True])
+def test_fr7_of_two_syncs_beside_each_other_both_hear_of_an_error_that_the_system_reports_once(
+    file: OsFile, syncs: Syncs, give_up_is_first: bool
+) -> None:
+    """A job flushes a log while another thread closes its descriptors."""
+    file.append(b"one")
+    heard: list[bool] = []
+
+    def give_up() -> None:
+        heard.append(not file.give_up())
+
+    def sync() -> None:
+        try:
+            file.sync()
+        except OSError as error:
+            heard.append(error.errno == errno.EIO)
+
+    first, second = (give_up, sync) if give_up_is_first else (sync, give_up)
+    other = Thread(target=second)
+
+    def fail_beside_the_other() -> None:
+        # Bytes that the first sync may leave out, so that the second one has to sync.
+        file.append(b"two")
+        other.start()
+        # It may end meanwhile only if it does not wait for the first one.
+        other.join(0.05)
+        fail()
+
+    syncs.meanwhile = fail_beside_the_other
+    first()
+    other.join()
+    assert heard == [True, True]
+    assert file.is_unsynced and not file.give_up()
+    file.close()
