@@ -80,9 +80,10 @@ def _is_incomplete(entry: ProducerStateEntry) -> bool:
     batches, recalled = entry.batches, entry.recalled
     if not batches or len(batches) + len(recalled) >= BATCHES_KEPT:
         return False
-    # Read directly: a start asks this of every producer.
-    last_sequence, _, delta, _ = (recalled or batches)[0]
-    return subtract_from_sequence(last_sequence, delta) > 0
+    # Read directly: a start asks this of every producer. One that begins with sequence 0 may follow one that ends with
+    # 2^31-1; nothing precedes one at offset 0.
+    _, last_offset, delta, _ = (recalled or batches)[0]
+    return last_offset > delta
 
 
 def _is_of(entry: ProducerStateEntry, batch: RecordBatch) -> bool:

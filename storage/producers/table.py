@@ -90,7 +90,7 @@ class ProducerTable(Mapping[int, ProducerStateEntry]):
     def may_have_earlier_batches(
         self, is_such: Callable[[ProducerStateEntry], bool], most_asked: int
     ) -> bool:
-        """Whether some entry `is_such`, or is of the snapshot and holds a batch that is not its producer's first.
+        """Whether some entry `is_such`, or is of the snapshot and holds a batch that may not be its producer's first.
 
         With more than `most_asked` entries in memory none is asked: each of them may be such.
         """

@@ -9,6 +9,7 @@ import pytest
 import storage.producers.recall
 from sim.disk import SimDisk
 from sim.disk.life import Life
+from storage.batch.record import MAX_INT32
 from storage.config import LogConfig
 from storage.directory.manager import LogManager
 from storage.disk.filesystem import OpenMode
@@ -81,6 +82,33 @@ def test_producers_that_take_turns_each_have_their_own() -> None:
     log.close()
     log = open_log(file_system, clean=True)
     assert offsets_of_retries(log, range(4)) == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("before", [1, 2, 3, 4])
+def test_ps25_batches_from_before_the_sequence_went_back_to_0_are_known(before: int, clean: bool) -> None:
+    file_system = new_file_system()
+    log = open_log(file_system)
+    sequences = [(MAX_INT32 + 1 - before + number) & MAX_INT32 for number in range(5)]
+    for sequence in sequences:
+        send(log, sequence)
+        log.flushes.roll(now_ms=NOW_MS)
+    log.close() if clean else log.close_handles()
+    log = open_log(file_system, clean=clean)
+    retries = [send(log, sequence) for sequence in sequences]
+    assert [(each.first_offset, each.is_duplicate) for each in retries] == [(at, True) for at in range(5)]
+
+
+def test_ps25_a_batch_that_ends_below_the_greatest_sequence_does_not_precede_sequence_0() -> None:
+    """A follower may have such sequences after its leader lost some."""
+    file_system = new_file_system()
+    log = open_log(file_system)
+    for offset, sequence in enumerate((MAX_INT32 - 1, 0, 1)):
+        records = batch(offset, producer_id=7, producer_epoch=0, sequence=sequence)
+        log.append_as_follower(records, leader_epoch=0, now_ms=NOW_MS)
+    log.close()
+    entry = open_log(file_system, clean=True).producers.producers[7]
+    assert [each.last_sequence for each in entry.batch_metadata] == [0, 1]
 
 
 def test_batches_of_an_older_producer_epoch_are_not_recalled() -> None:

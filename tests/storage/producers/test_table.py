@@ -125,14 +125,17 @@ def test_the_entries_of_pieces_are_those_of_their_beginning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("last_sequence", "delta", "expected"), [(4, 4, False), (4, 3, True), (260, 4, True)]
+    ("last_sequence", "last_offset", "delta", "expected"),
+    # At offset 0 nothing precedes a batch; at any other one the sequence may have gone back to 0.
+    [(4, 4, 4, False), (4, 5, 4, True), (260, 5, 4, True), (260, 4, 4, False)],
 )
-def test_whether_a_batch_is_its_producers_first_is_known_without_the_entries(
-    last_sequence: int, delta: int, expected: bool
+def test_ps25_whether_a_batch_may_have_earlier_ones_is_known_without_the_entries(
+    last_sequence: int, last_offset: int, delta: int, expected: bool
 ) -> None:
-    entry = an_entry(2)
-    entry.batches = ((last_sequence, 9, delta, NOW_MS),)
-    assert rows_of(an_entry(1), entry).may_have_earlier_batches() is expected
+    without, entry = an_entry(1), an_entry(2)
+    without.batches = ()
+    entry.batches = ((last_sequence, last_offset, delta, NOW_MS),)
+    assert rows_of(without, entry).may_have_earlier_batches() is expected
 
 
 def test_ps11_open_transactions_are_found_without_the_entries() -> None:
