@@ -411,8 +411,10 @@ class FileRecords:
             # First the end, then the count, then the file: a reader that sees the count of now sees no byte above the
             # new end, and one that began earlier finds another count when it has read (`check_uncut`).
             self.size_bytes = target_size_bytes
-            self.cuts += 1
-            self._waypoints = Waypoints()
+            # A preallocated tail has no records: nobody reads it, or loses one with it.
+            if target_size_bytes < original:
+                self.cuts += 1
+                self._waypoints = Waypoints()
             try:
                 self._file.truncate(target_size_bytes)
             except OSError:

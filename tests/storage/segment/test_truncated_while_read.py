@@ -41,8 +41,9 @@ class Interrupted:
         return data
 
 
-def segment_with(batches: list[bytes], file_system: FileSystem) -> LogSegment:
-    segment = LogSegment.open(file_system, DIRECTORY, 0, LogConfig(index_interval_bytes=1 << 20), NOW_MS)
+def segment_with(batches: list[bytes], file_system: FileSystem, *, preallocate: bool = False) -> LogSegment:
+    config = LogConfig(index_interval_bytes=1 << 20, segment_bytes=1 << 20, preallocate=preallocate)
+    segment = LogSegment.open(file_system, DIRECTORY, 0, config, NOW_MS)
     for offset, data in enumerate(batches):
         segment.append(offset, data)
     return segment
@@ -111,6 +112,32 @@ def test_fr17_an_append_does_not_disturb_a_read() -> None:
     records._file = Interrupted(file, lambda: segment.append(20, batch(20)), 2, is_after=False)  # type: ignore[assignment]
     found = segment.read(10, 100_000, end)
     assert found is not None and found.records == b"".join(OLD[10:])
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("by_time", [False, True])
+def test_fr17_the_end_of_a_preallocated_tail_does_not_disturb_a_read_or_a_search(
+    by_time: bool, at: int, is_after: bool
+) -> None:
+    """A roll cuts it off, and no record with it."""
+    segment = segment_with(OLD, new_file_system(), preallocate=True)
+    records = segment.records
+    file = records._file
+    assert file.size() > segment.size_bytes
+
+    def meanwhile() -> None:
+        records._file = file
+        segment.on_become_inactive()
+
+    records._file = Interrupted(file, meanwhile, at, is_after=is_after)  # type: ignore[assignment]
+    if by_time:
+        looked_up = find_offset_by_timestamp(segment, NOW_MS, 10)
+        assert looked_up is not None and looked_up.offset == 10
+    else:
+        found = segment.read(10, 100_000, segment.size_bytes)
+        assert found is not None and found.records == b"".join(OLD[10:])
+    assert file.size() == segment.size_bytes
 
 
 def test_fr17_a_file_is_closed_only_after_the_calls_that_use_it(tmp_path: Path) -> None:
