@@ -207,7 +207,8 @@ class LogManager:
         """Open every partition directory (LL2 to LL4); `config_of` returns a topic's configuration.
 
         Deletions that a crash interrupted are finished. Raises StorageError when a log can be neither opened nor
-        repaired, and for a directory that is no partition's; nothing stays open then.
+        repaired, for a directory that is no partition's, and where a checkpoint cannot be written; nothing stays open
+        then.
         """
         assert self._lock is not None, self.directory
         assert not self._is_loaded, self.directory
@@ -215,15 +216,15 @@ class LogManager:
         try:
             with self._disk("load"):
                 self._load_all(config_of)
+            # Recovery may have ended below the recovery point in the file, and appends will soon exceed it again.
+            self.checkpoint_recovery_points()
+            # In the same way, records that will be appended there must not count as committed.
+            if self._is_high_watermark_lowered:
+                self.checkpoint_high_watermarks()
         except BaseException:
             self.close_handles()
             raise
         self._is_loaded = True
-        # Recovery may have ended below the recovery point in the file, and appends will soon exceed it again.
-        self.checkpoint_recovery_points()
-        # In the same way, records that will be appended there must not count as committed.
-        if self._is_high_watermark_lowered:
-            self.checkpoint_high_watermarks()
 
     def _load_all(self, config_of: ConfigOf | None) -> None:
         assert not self.logs, (self.directory, list(self.logs))

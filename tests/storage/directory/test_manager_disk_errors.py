@@ -13,6 +13,7 @@ import pytest
 from sim.disk import SimDisk
 from sim.disk.life import Life
 from storage.directory.manager import LogManager
+from storage.disk.filesystem import OpenMode, join
 from storage.errors import DirectoryFailed, StorageError
 from tests.storage.directory.directories import DIRECTORY, TOPIC_ID, manager, started
 from tests.storage.logs import NOW_MS, append_each, new_disk
@@ -72,6 +73,26 @@ def test_ll1_a_disk_error_at_the_start_of_the_only_directory_is_raised() -> None
         with pytest.raises(DirectoryFailed, match="Input/output error") as told:
             manager(disk).load(NOW_MS)
         assert isinstance(told.value.__cause__, OSError), number
+
+
+@pytest.mark.parametrize("checkpoint", ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"])
+def test_ll1_nothing_stays_open_after_a_load_whose_last_checkpoint_fails(checkpoint: str) -> None:
+    disk = new_disk()
+    log = with_a_log(disk).logs["t-0"]
+    log.marks.update_high_watermark(5)
+    disk.lose_power("none")
+    logs = manager(disk)
+    # The log ends below its high watermark, which is to be written then.
+    file = disk.file_system(Life()).open(join(DIRECTORY, "replication-offset-checkpoint"), OpenMode.CREATE)
+    file.append(b"0\n1\nt 0 9\n")
+    file.close()
+    disk.fail(1, errno.ENOSPC, path_suffix=f"{checkpoint}.tmp")
+    with pytest.raises(DirectoryFailed, match="No space left"):
+        logs.load(NOW_MS)
+    # The lock is free, and the log opens as ever.
+    logs = started(disk)
+    assert list(logs.logs) == ["t-0"]
+    assert logs.shutdown()
 
 
 def test_rt16_a_checkpoint_that_fails_after_a_truncation_refuses_the_append_and_takes_the_log_offline() -> (
