@@ -570,7 +570,7 @@ class LogManager:
         """Flush and close all logs, then write checkpoints and the mark of a clean stop (LL5); release the lock last.
 
         Returns whether the stop was clean: if a log cannot be closed, or the disk is distrusted, the mark is not
-        written and the next start recovers all logs.
+        written and the next start recovers all logs. Before `load` only the mark of the stop before is written again.
         """
         # Without it the mark of a clean stop could be written while another process appends.
         assert self._lock is not None, self.directory
@@ -588,10 +588,12 @@ class LogManager:
                 logger.error("log not closed: log=%s reason=%s", log.directory, error)
                 log.close_handles()
         try:
-            if is_clean and (self._is_loaded or self.was_clean):
+            # Before the load no log is known here, and the checkpoints have the offsets of all.
+            if is_clean and self._is_loaded:
                 self.checkpoint_recovery_points()
                 self.checkpoint_log_start_offsets()
                 self.checkpoint_high_watermarks()
+            if is_clean and (self._is_loaded or self.was_clean):
                 with self._disk("mark of a clean stop"):
                     CleanShutdownFile(self._file_system, self.directory).write(broker_epoch)
         finally:

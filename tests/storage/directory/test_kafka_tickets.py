@@ -94,6 +94,21 @@ def test_kafka_15375_a_stop_before_all_is_loaded_leaves_no_mark() -> None:
     assert disk.file_system(Life()).exists(join(DIRECTORY, ".kafka_cleanshutdown"))
 
 
+def test_ll5_a_stop_before_all_is_loaded_leaves_the_checkpoints_as_they_are() -> None:
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 10)
+    log.marks.update_high_watermark(9)
+    log.marks.maybe_increment_log_start_offset(7)
+    logs.shutdown()
+    assert manager(disk).shutdown()
+    logs = started(disk)
+    log = logs.logs["t-0"]
+    assert logs.was_clean
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (7, 9, 10)
+
+
 def test_kafka_13773_a_full_disk_while_recovering_leaves_no_mark() -> None:
     disk = new_disk()
     logs = started(disk)
