@@ -151,6 +151,7 @@ def test_room_that_a_press_makes_at_once_is_noticed(monkeypatch: pytest.MonkeyPa
     async def main(producer: AsyncProducer) -> None:
         monkeypatch.setattr(producer, "press", lambda _: free(producer, "a"))
         await asyncio.wait_for(producer.send("c", HALF), LIMIT_S)
+        assert producer._line.is_empty
 
     run(main)
 
@@ -259,6 +260,8 @@ def test_the_first_thread_presses_whenever_it_is_woken(monkeypatch: pytest.Monke
         senders.until(lambda: pressed == [796])
         senders.free("a")
         senders.until(lambda: pressed == [796, 796])
+        # The record behind it has not pressed.
+        assert (senders.waiting, pressed) == (2, [796, 796])
 
 
 def test_a_turn_that_its_thread_has_left_is_nobodys() -> None:
