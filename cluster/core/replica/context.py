@@ -123,10 +123,13 @@ class ReplicaContext:
     def fail_follower(self, replica: Replica, error: StorageError) -> None:
         """Ends the fetches of a follower whose log raised `error`, until its next leader epoch.
 
-        Raises `error` if it took the last log directory offline.
+        Does nothing if the directory has failed within the same call: the role has ended with it. Raises `error` if it
+        took the last log directory offline.
         """
         follower = replica.follower
-        assert follower is not None, replica.name
+        if follower is None:
+            assert replica.topic_partition in self.offline, replica.name
+            return
         self.check_online(replica.topic_partition, error)
         follower.state = FetchState.FAILED
         self.outbox.observe("replica.failed", topic_partition=replica.name, reason=str(error))

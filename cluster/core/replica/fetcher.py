@@ -316,7 +316,9 @@ class Fetchers:
         elif answer.log_start_offset > log.local.log_end_offset:
             self._truncations.start_again(now_ms, replica, answer.log_start_offset)
             # The recovery point is below the new start: where a flush is promised, the next fetch waits for one.
-            self._flushes.maybe_flush(replica)
+            # A checkpoint that the cut lowers and that fails has taken the replica offline.
+            if replica.follower is not None:
+                self._flushes.maybe_flush(replica)
         else:
             # The leader's log has moved meanwhile, so that it contains the follower's log end.
             self._delay(now_ms, follower)

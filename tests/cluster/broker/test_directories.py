@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 
 from cluster.core.bounds import StepBounds
-from cluster.core.effects import Reply, RunJob, SetTimer, Stop
+from cluster.core.effects import Effect, Reply, RunJob, SetTimer, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import JobDone
 from cluster.core.messages import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     FetchPartition,
+    FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
@@ -30,6 +32,7 @@ from sim.disk.life import Life
 from storage.batch import Record, build_batch
 from storage.errors import DirectoryFailed, OutOfHandles
 from storage.segment.place import LogOffsetMetadata
+from tests.cluster.broker.setup import BrokerSetup
 from tests.cluster.broker.two_directories import (
     IN_ONE,
     IN_TWO,
@@ -376,3 +379,47 @@ def test_ll5_only_working_directories_are_marked_and_all_logs_return_with_the_di
     ends = {each.partition: replica.log.log_end_offset for each, replica in again.broker.replicas().items()}
     assert ends == dict.fromkeys(range(4), 2)
     assert placed(again) == {"one": ["t-0", "t-2"], "two": ["t-1", "t-3"]}
+
+
+@pytest.mark.parametrize("has_records", [True, False], ids=["fetched", "out-of-range"])
+def test_rt16_a_follower_whose_cleaner_checkpoint_fails_as_it_starts_again_takes_its_directory_only(
+    has_records: bool,
+) -> None:
+    """The role ends within the answer to a fetch: neither the append nor the flush behind it finds one."""
+    setup = booted()
+    configs = (("cleanup.policy", "compact"), ("flush.messages", "1"))
+    effects = setup.metadata(
+        TopicRecord(name="t", topic_id=TOPIC_ID, configs=configs),
+        *(
+            PartitionRecord(topic="t", partition=each, replicas=(1, 2), isr=(2,), leader=2)
+            for each in range(4)
+        ),
+    )
+    effects = answered(
+        setup, effects, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=7, log_end_offset=20
+    )
+    cleaner = setup.broker.maintenance.cleaner_of(setup.broker.replicas()[PARTITIONS[1]].log)
+    cleaner._checkpoints[("t", 1)] = 70
+    setup.disk.fail(1, path_suffix="two/cleaner-offset-checkpoint.tmp")
+    if has_records:
+        batch = build_batch([Record(offset, 0, b"k", b"x") for offset in range(5, 9)])
+        effects = answered(setup, effects, records=batch, log_start_offset=7, high_watermark=9)
+    else:
+        effects = answered(
+            setup, effects, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start_offset=50, log_end_offset=60
+        )
+    assert of(effects, Stop) == []
+    assert sorted(setup.broker.replicas()) == list(IN_ONE)
+
+
+def answered(setup: BrokerSetup, effects: list[Effect], **answer: Any) -> list[Effect]:
+    """Answer the fetch among `effects`, all its partitions alike, and return all that comes of it."""
+    send = only_sent(effects, FetchRequest)
+    assert isinstance(send.body, FetchRequest)
+    each = tuple(
+        FetchPartitionResponse(topic_partition=asked.topic_partition, **answer)
+        for asked in send.body.partitions
+    )
+    effects = setup.answer(send.call, FetchResponse(partitions=each))
+    jobs = [job for job in of(effects, RunJob) if job.kind == "flush"]
+    return effects + [more for job in jobs for more in setup.finish(job)]
