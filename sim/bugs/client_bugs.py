@@ -29,10 +29,6 @@ def _does_nothing(original: Original) -> Original:
     return lambda *arguments: None
 
 
-def _proves_nothing(original: Original) -> Original:
-    return lambda *arguments: []
-
-
 def _counts_unanswered(original: Original) -> Original:
     def has_room_for_new(queue: PartitionQueue, limit: int) -> bool:
         return len(queue.in_flight) < limit
@@ -116,10 +112,9 @@ def _keeps_its_epoch(original: Original) -> Original:
 CLIENT_BUGS: tuple[Bug, ...] = (
     Bug(
         name="producer-counts-unanswered-only",
-        story="Five batches may be unanswered, however many later ones are acknowledged, and these prove nothing.",
+        story="Five batches may be unanswered, however many later ones are acknowledged.",
         replacements=(
             Replacement(target=f"{_QUEUE}.has_room_for_new", make=_counts_unanswered),
-            Replacement(target=f"{_QUEUE}._take_proven", make=_proves_nothing),
             Replacement(target=f"{_QUEUE}.is_in_doubt", make=_forgets_doubt),
         ),
         found_by="withheld-answer",

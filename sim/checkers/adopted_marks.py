@@ -13,6 +13,7 @@ from cluster.core.messages import FetchPartition, FetchPartitionResponse, FetchR
 from cluster.core.replica.follower import FetchState, Follower
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury, Life
+from sim.checkers.cut_logs import cut_log, wrong_cut
 from storage.batch import HEADER_SIZE, LOG_OVERHEAD
 from storage.log import PartitionLog
 
@@ -43,10 +44,10 @@ class AdoptedMarks:
 
     It adopts the leader's high watermark, limited to its own log, and then a log start above its own, limited to that
     high watermark (FET-5, FET-13). Who does so with records only serves old records, and keeps them, for as long as
-    nobody writes. It cuts its log, or drops an epoch without records, where its leader does not have that. After a
-    refusal it waits for `replica.fetch.backoff.ms` before it asks for the partition again, as after records that were
-    damaged on the way: else it would ask without rest. Where its leader epoch is over it asks no more in that one
-    (FET-10).
+    nobody writes. It cuts its log, or drops an epoch without records, where its leader does not have that, and begins
+    again only where its leader's log begins. After a refusal it waits for `replica.fetch.backoff.ms` before it asks for
+    the partition again, as after records that were damaged on the way: else it would ask without rest. Where its leader
+    epoch is over it asks no more in that one (FET-10).
     """
 
     name = "adopted-marks"
@@ -96,6 +97,7 @@ class AdoptedMarks:
                     continue
                 if what := _haste(about, answer, replica, now_ms):
                     self._jury.report(self.haste_name, f"{answer.topic_partition}: follower {life[0]} {what}")
+                self._judge_changed(life[0], about, answer, replica)
                 if not _is_used(about, answer, replica, now_ms):
                     continue
                 log = replica.log
@@ -110,6 +112,22 @@ class AdoptedMarks:
 
     def _judge(self, broker: int, answer: FetchPartitionResponse, marks: Marks) -> None:
         for what in findings(answer.high_watermark, answer.log_start_offset, marks):
+            self._jury.report(self.name, f"{answer.topic_partition}: follower {broker} {what}")
+
+    def _judge_changed(
+        self, broker: int, about: Asked, answer: FetchPartitionResponse, replica: Replica
+    ) -> None:
+        """Judge the log of a follower whose answer made it cut its log, or begin again."""
+        asked, follower = about.partition, replica.follower
+        is_same = follower is about.follower and replica.view == (asked.topic_id, asked.current_leader_epoch)
+        if follower is None or not is_same or follower.state is FetchState.FAILED:
+            return
+        # Most answers only bring records. What has not changed is judged elsewhere.
+        is_cut = answer.diverging is not None or answer.error is ErrorCode.OFFSET_OUT_OF_RANGE
+        if not is_cut or replica.log.log_end_offset == asked.fetch_offset:
+            return
+        after = cut_log(replica.log)
+        if after is not None and (what := wrong_cut(asked, answer, after)):
             self._jury.report(self.name, f"{answer.topic_partition}: follower {broker} {what}")
 
     def _judge_epochs(

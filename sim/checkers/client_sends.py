@@ -51,12 +51,24 @@ class Asked(NamedTuple):
     place: int
 
 
+class _Sent(NamedTuple):
+    """What a request asked of one partition, and the leader epoch that the client knew as it sent it.
+
+    `known_epoch` is what the client knows of it by now: -1 if it was told meanwhile that there is no such topic.
+    """
+
+    asked: Asked
+    known_epoch: int
+    sent_in: int
+
+
 @final
 class ClientSends:
     """Four rules for each client and partition.
 
-    Until the partition has acknowledged a batch of a producer's id and epoch, no second one is in flight: a broker
-    that knows nothing of the producer would append it before the first. What was refused because another broker leads
+    Until the partition has acknowledged a batch of a producer's id and epoch in the leader epoch that the producer
+    knows, no second one is in flight: a leader that knows nothing of the producer would append it before the first, or
+    although it has refused that. What was refused because another broker leads
     is asked again at once only where the refusal names a newer epoch (KIP-951), and else after `retry.backoff.ms`, as
     are metadata and the id of a producer. Who was refused so, or got no answer, asks for metadata: without it, it
     would ask the wrong broker until the age of what it knows is over. No client goes back to an earlier leader epoch
@@ -72,13 +84,14 @@ class ClientSends:
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
-        # By client and call: what was asked of each partition, and the leader epoch that the client knew.
-        self._open: dict[Client, dict[int, dict[TopicPartition, tuple[Asked, int]]]] = {}
-        # By client and partition: the id and epoch of the producer whose batch was sent last, and the topic.
-        self._in_use: dict[tuple[Client, str], tuple[tuple[int, int], str]] = {}
+        # By client and call: what was asked of each partition.
+        self._open: dict[Client, dict[int, dict[TopicPartition, _Sent]]] = {}
+        # By client and partition: the id and epoch of the producer whose batch was sent last, the topic, and the leader
+        # epoch that the client knew.
+        self._in_use: dict[tuple[Client, str], tuple[tuple[int, int], str, int]] = {}
         # The same of the one of which a batch was acknowledged while it was in use. A late answer to an earlier epoch
         # proves nothing, and takes nothing back.
-        self._proven: dict[tuple[Client, str], tuple[tuple[int, int], str]] = {}
+        self._proven: dict[tuple[Client, str], tuple[tuple[int, int], str, int]] = {}
         # By client: when what was refused may be asked again.
         self._refused: dict[Client, dict[Asked, int]] = {}
         # By client: how often what it asks has failed since it asked for metadata last.
@@ -104,17 +117,17 @@ class ClientSends:
             if named != (epoch := known_epoch(topic_partition)):
                 what = f"names leader epoch {named} in a {type(body).__name__}, and knows epoch {epoch}"
                 self._jury.report(self.epoch_name, f"{topic_partition}: {client[0]} {what}")
-        asked: dict[TopicPartition, tuple[Asked, int]] = {}
+        asked: dict[TopicPartition, _Sent] = {}
         for topic_partition, each in _asked(body):
-            self._judge_first(client, each)
-            self._judge_hasty(client, each, now_ms)
             epoch = known_epoch(topic_partition)
+            self._judge_first(client, each, epoch)
+            self._judge_hasty(client, each, now_ms)
             self._judge_epoch(client, topic_partition, each.topic_id, epoch)
             told = self._told.get(client, {}).get((topic_partition, each.topic_id), -1)
             if epoch > told:
                 what = f"knows leader epoch {epoch} of topic {each.topic_id}; it was told of {told}"
                 self._jury.report(self.epoch_name, f"{topic_partition}: {client[0]} {what}")
-            asked[topic_partition] = each, epoch
+            asked[topic_partition] = _Sent(each, epoch, epoch)
         if asked:
             self._open.setdefault(client, {})[call] = asked
 
@@ -123,18 +136,21 @@ class ClientSends:
             what = "asks again before retry.backoff.ms has passed since its last answer or failure"
             self._jury.report(self.hasty_name, f"{client[0]} {what}: {kind.__name__}")
 
-    def _judge_first(self, client: Client, asked: Asked) -> None:
+    def _judge_first(self, client: Client, asked: Asked, epoch: int) -> None:
         if asked.producer[0] < 0:
             return
-        key, in_use = (client, asked.partition), (asked.producer, asked.topic_id)
+        key, in_use = (client, asked.partition), (asked.producer, asked.topic_id, epoch)
         self._in_use[key] = in_use
         if self._proven.get(key) == in_use:
             return
         for others in self._open.get(client, {}).values():
-            for other, _ in others.values():
+            for other, *_ in others.values():
                 if other[:3] == asked[:3] and other.place != asked.place:
                     what = f"sends the batch of sequence {asked.place} beside that of {other.place}"
-                    why = f"nothing of producer {asked.producer[0]}, epoch {asked.producer[1]}, was acknowledged"
+                    why = (
+                        f"nothing of producer {asked.producer[0]}, epoch {asked.producer[1]}, was acknowledged in "
+                        f"leader epoch {epoch}"
+                    )
                     self._jury.report(self.first_name, f"{asked.partition}: {client[0]} {what}; {why}")
                     return
 
@@ -184,19 +200,19 @@ class ClientSends:
                 self._on_answer(client, asked, event.body, retry_ms)
 
     def _on_answer(
-        self, client: Client, asked: dict[TopicPartition, tuple[Asked, int]], body: object, retry_ms: int
+        self, client: Client, asked: dict[TopicPartition, _Sent], body: object, retry_ms: int
     ) -> None:
         if not isinstance(body, STREAM_RESPONSES):
-            for each, _ in asked.values():
+            for each, *_ in asked.values():
                 self._on_failed(client, each)
             return
         for answer in body.partitions:
             if answer.topic_partition not in asked:
                 continue
-            each, known_epoch = asked[answer.topic_partition]
+            each, known_epoch, sent_in = asked[answer.topic_partition]
             self._note_epoch(client, answer.topic_partition, each.topic_id, answer.leader_epoch)
             if answer.error is ErrorCode.NONE:
-                key, proven = (client, each.partition), (each.producer, each.topic_id)
+                key, proven = (client, each.partition), (each.producer, each.topic_id, sent_in)
                 if self._in_use.get(key) == proven:
                     self._proven[key] = proven
             elif answer.error in ABOUT_LEADERS and answer.leader_epoch <= known_epoch:
@@ -225,7 +241,7 @@ class ClientSends:
             return
         for call in self._open.get(client, {}).values():
             for topic_partition in [each for each in call if each.topic in missing]:
-                call[topic_partition] = call[topic_partition][0], -1
+                call[topic_partition] = call[topic_partition]._replace(known_epoch=-1)
         known = self._known.get(client, {})
         for topic_partition in [each for each in known if each.topic in missing]:
             del known[topic_partition]

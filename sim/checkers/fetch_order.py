@@ -1,4 +1,4 @@
-"""The order of partitions in a follower's fetches: one that got records comes last (KIP-74)."""
+"""The order of partitions in a follower's fetches: one whose log has grown comes last (KIP-74)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ class _Fetch(NamedTuple):
 class FetchOrder:
     """Compares each fetch of a follower with the one before to the same leader.
 
-    Of two partitions of both, in the same leader epochs, one whose log has grown by the answer comes after one for
-    which no records came: otherwise the first partitions fill each answer, and those behind them starve.
+    Of two partitions of both, in the same leader epochs, one whose log has grown by the answer comes after one whose
+    log has not: otherwise the first partitions fill each answer, and those behind them starve. Bytes that are not a
+    whole batch make no log grow: that batch comes whole only where its partition is the first.
     """
 
     name = "fetch-order"
@@ -72,11 +73,12 @@ class FetchOrder:
             )  # fmt: skip
             if known is None or not is_same:
                 continue
-            if each.topic_partition in last.brought:
-                if each.fetch_offset > known.fetch_offset:
-                    grown = str(each.topic_partition)
+            if each.topic_partition in last.brought and each.fetch_offset > known.fetch_offset:
+                grown = str(each.topic_partition)
             elif grown is not None:
-                what = f"asks for {grown}, which got records, before {each.topic_partition}, which got none"
+                what = (
+                    f"asks for {grown}, whose log has grown, before {each.topic_partition}, whose log has not"
+                )
                 self._jury.report(self.name, f"follower {life[0]} {what}")
                 return
 

@@ -10,6 +10,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import TypeVar, final
 
 from storage.config import LONG_MAX
@@ -97,6 +98,8 @@ class _Loader:
         first = self.segments.first
         assert first is not None, self._directory
         log_start_offset = max(request.log_start_offset, first.base_offset)
+        recovery_point = max(recovery_point, log_start_offset)
+        self._sync_below(recovery_point)
         # To the log start offset of the checkpoint, as Kafka does, even where the first segment is above it (LL24).
         self._epochs.truncate_from_start(request.log_start_offset)
         self._epochs.flush()
@@ -119,7 +122,7 @@ class _Loader:
             leader_epochs=self._epochs,
             producers=producers,
             log_start_offset=log_start_offset,
-            recovery_point=max(recovery_point, log_start_offset),
+            recovery_point=recovery_point,
             log_end_offset=log_end_offset,
             removed_bytes=self._removed_bytes,
         )
@@ -339,6 +342,18 @@ class _Loader:
                     self._delete_snapshot(deleted.base_offset)
                 assert self.segments.last is segment, (segment, self.segments.last)
                 return
+
+    def _sync_below(self, recovery_point: int) -> None:
+        """Sync the recovered segments of which all offsets are below the new recovery point: no later flush does.
+
+        Such are those below the log start. Their indexes have been built again, and an orderly stop vouches for them.
+        """
+        if self._request.is_clean:
+            return
+        recovered = self.segments.values(self._request.recovery_point, LONG_MAX)
+        for segment, following in pairwise(recovered):
+            if following.base_offset <= recovery_point:
+                segment.flush()
 
     def _recover(self, segment: LogSegment, before_cut: BeforeCut = None) -> int:
         """Recover one segment, from the producer state at its base offset on. Returns the bytes cut.

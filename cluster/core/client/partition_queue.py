@@ -11,8 +11,9 @@ from typing import final
 
 from cluster.core import fencing
 from cluster.core.client.accumulator import NO_SEQUENCE, ProducerBatch, ProducerIdentity
+from cluster.core.client.metadata_cache import LeaderAndEpoch
 from cluster.core.messages import NO_TOPIC_ID, TopicPartition
-from storage.batch.record import MAX_INT32, add_to_sequence
+from storage.batch.record import add_to_sequence
 
 
 @final
@@ -22,17 +23,17 @@ class PartitionQueue:
     def __init__(self, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
         self.queue: deque[ProducerBatch] = deque()
-        # The batches without an answer, by number; without those that a later acknowledgement proved to be in the log.
+        # The batches without an answer, by number.
         self.in_flight: list[ProducerBatch] = []
         # The leader to which the batches in flight were sent, and the topic id in their requests.
-        self.leader = -1
+        self.leader = LeaderAndEpoch(leader=-1, leader_epoch=-1)
         self.topic_id = NO_TOPIC_ID
+        # That leader has acknowledged a batch of this identity in this epoch, so it knows the producer.
+        self._is_known = False
         self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
         self.last_acked_sequence = NO_SEQUENCE
         self._last_acked_number = -1
-        # The offset after the last acknowledged batch; -1 while it is unknown.
-        self._acked_end_offset = -1
         self._next_ordinal = 0
         # The least number of a batch of this identity that is not in the log and will not be: no batch after it can be
         # appended without a new producer epoch, except after one that a leader without the producer's state accepted.
@@ -42,13 +43,20 @@ class PartitionQueue:
         # Its replication timed out, and nothing was acknowledged since: it shares no request with others.
         self.is_slow = False
 
-    def is_free_for(self, leader: int, topic_id: str) -> bool:
+    def is_free_for(self, leader: LeaderAndEpoch, topic_id: str) -> bool:
         """Whether a batch may be sent to `leader`: two leaders at a time could append batches out of order.
 
         Nor may it be sent to a topic that was created again while batches to the deleted one are in flight: their
-        acknowledgements would prove nothing of the new one's log.
+        acknowledgements would prove nothing of the new one's log. An idempotent producer sends its first batch alone in
+        each leader epoch: a leader that knows nothing of a producer accepts any sequence, as Kafka's does, because its
+        state may have expired, and one that copied the log after the producer's records were deleted knows nothing. A
+        second batch that arrived without the first would be appended before it, or although the first is refused.
         """
-        return not self.in_flight or (self.leader, self.topic_id) == (leader, topic_id)
+        if not self.in_flight:
+            return True
+        if (self.leader.leader, self.topic_id) != (leader.leader, topic_id):
+            return False
+        return self.identity is None or (self._is_known and self.leader == leader)
 
     @property
     def oldest_waiting(self) -> ProducerBatch | None:
@@ -77,16 +85,6 @@ class PartitionQueue:
         oldest = self.oldest_outstanding
         return oldest is None or self._next_ordinal - oldest.ordinal < limit
 
-    @property
-    def is_unproven(self) -> bool:
-        """Whether the topic has still to acknowledge its first batch of an identity: until then it is sent alone.
-
-        A broker that knows nothing of a producer accepts any sequence, as Kafka's does, because its state may have
-        expired. A second batch that arrived without the first would be appended before it, or although the first is
-        refused. The brokers know nothing either if the topic was deleted and created again.
-        """
-        return self.last_acked_sequence == NO_SEQUENCE and self.oldest_outstanding is not None
-
     def sequence(self, batch: ProducerBatch, producer: ProducerIdentity) -> None:
         """Seals `batch` before it is first sent, with the partition's next sequence: 0 for a new producer."""
         assert batch.record_count > 0, batch.number
@@ -98,12 +96,14 @@ class PartitionQueue:
         batch.ordinal = self._next_ordinal
         self._next_ordinal += 1
 
-    def sent(self, batch: ProducerBatch, leader: int, topic_id: str) -> None:
+    def sent(self, batch: ProducerBatch, leader: LeaderAndEpoch, topic_id: str) -> None:
         """Moves the first batch of `queue` to `in_flight`: it was sent to `leader`, for the topic of that id."""
         assert self.queue[0] is batch, batch.number
         assert self.is_free_for(leader, topic_id), (self.topic_partition, leader, topic_id)
         if not fencing.is_topic_of_batches(topic_id, self.topic_id):
             self._begin_topic(topic_id)
+        if self.leader != leader:
+            self.leader, self._is_known = leader, False
         self.queue.popleft()
         in_flight = self.in_flight
         batch.was_sent_in_turn = not in_flight or batch.number < in_flight[0].number
@@ -113,63 +113,29 @@ class PartitionQueue:
         in_flight.append(batch)
         if not is_last:
             in_flight.sort(key=_number)
-        self.leader = leader
         batch.attempts += 1
 
     def _begin_topic(self, topic_id: str) -> None:
         """Forgets what the old topic acknowledged: the log of a topic that was created again has none of it."""
         assert not self.in_flight, len(self.in_flight)
         self.topic_id = topic_id
-        self.last_acked_sequence, self._acked_end_offset = NO_SEQUENCE, -1
+        self.last_acked_sequence, self._is_known = NO_SEQUENCE, False
 
     def answered(self, batch: ProducerBatch) -> None:
-        """Removes the batch from `in_flight`, whatever the answer was; does nothing where it was proven before."""
-        if batch in self.in_flight:
-            self.in_flight.remove(batch)
+        """Removes the batch from `in_flight`, whatever the answer was."""
+        self.in_flight.remove(batch)
 
-    def acked(self, batch: ProducerBatch, base_offset: int) -> list[tuple[ProducerBatch, int]]:
-        """Notes that the batch is in the log, from `base_offset` on (-1 if the leader did not say).
+    def acked(self, batch: ProducerBatch) -> None:
+        """Notes that the batch is in the log.
 
-        Returns the batches that this proves to be in the log too, in order, each with its offset, or -1 where it is
-        unknown. They are no longer outstanding. A leader appends a batch of an epoch only after the batch with the
-        sequence before it, so all earlier ones are there.
+        That proves nothing of an earlier batch without an outcome: a leader that has forgotten the producer meanwhile
+        (producer.id.expiration.ms) takes a later one although it has refused that.
         """
         is_news = batch.is_sequenced and batch.identity == self.identity
         if not is_news or batch.number <= self._last_acked_number:
-            return []
-        proven: list[tuple[ProducerBatch, int]] = []
-        oldest = self.oldest_outstanding
-        if oldest is not None and oldest.number < batch.number:
-            proven = self._take_proven(batch, base_offset)
+            return
         self.last_acked_sequence, self._last_acked_number = batch.last_sequence, batch.number
-        self._acked_end_offset = base_offset + batch.record_count if base_offset >= 0 else -1
-        return proven
-
-    def _take_proven(self, batch: ProducerBatch, base_offset: int) -> list[tuple[ProducerBatch, int]]:
-        spare = self._spare_offsets(batch, base_offset)
-        # Without an acknowledged batch before, the leader may have accepted any sequence. With too few offsets, the log
-        # has lost records that were acknowledged: the earlier batches may be lost with them.
-        if self.last_acked_sequence == NO_SEQUENCE or (spare is not None and spare < 0):
-            return []
-        earlier = [other for other in self.in_flight if other.number < batch.number]
-        while self.queue and self.queue[0].is_sequenced and self.queue[0].number < batch.number:
-            earlier.append(self.queue.popleft())
-        self.in_flight = [other for other in self.in_flight if other.number >= batch.number]
-        earlier.sort(key=_number)
-        assert all(other.identity == batch.identity for other in earlier), batch.number
-        # Only where no other record can be in between are the offsets known.
-        if spare != 0:
-            return [(other, -1) for other in earlier]
-        return [
-            (other, base_offset - _distance(other.base_sequence, batch.base_sequence)) for other in earlier
-        ]
-
-    def _spare_offsets(self, batch: ProducerBatch, base_offset: int) -> int | None:
-        """Returns how many offsets between the last acknowledged batch and `batch` are not this producer's."""
-        if base_offset < 0 or self._acked_end_offset < 0:
-            return None
-        between = _distance(add_to_sequence(self.last_acked_sequence, 1), batch.base_sequence)
-        return base_offset - self._acked_end_offset - between
+        self._is_known = True
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queues a batch again, by its number: before all that came after it.
@@ -274,7 +240,7 @@ class PartitionQueue:
         assert not any(batch.is_sequenced for batch in self.queue), self.topic_partition
         self.identity = producer
         self.next_sequence, self.last_acked_sequence = 0, NO_SEQUENCE
-        self._last_acked_number = self._acked_end_offset = -1
+        self._last_acked_number, self._is_known = -1, False
         self.resolved()
 
 
@@ -285,8 +251,3 @@ def _number(batch: ProducerBatch) -> int:
 def _place(batch: ProducerBatch) -> tuple[bool, int]:
     """Returns what puts the batches that wait in their order."""
     return not batch.is_sequenced, batch.number
-
-
-def _distance(earlier: int, later: int) -> int:
-    """Returns how many records have the sequences from `earlier` to `later` (exclusive)."""
-    return (later - earlier) & MAX_INT32

@@ -27,7 +27,7 @@ from typing import final
 from cluster.core.client.accumulator import NUMBER_STEP, Entry, ProducerBatch
 from cluster.core.client.config import ACKS_NONE, ProducerConfig
 from cluster.core.client.effects import Delivered, ProducerEffect
-from cluster.core.client.metadata_cache import MetadataUpdater
+from cluster.core.client.metadata_cache import LeaderAndEpoch, MetadataUpdater
 from cluster.core.client.partition_queue import PartitionQueue
 from cluster.core.client.partitioner import StickyPartitioner, partition_for_key
 from cluster.core.client.produce_answers import (
@@ -367,15 +367,23 @@ class ProducerCore:
                 leader = self.metadata.cache.leader(queue.topic_partition)
                 if leader is None:
                     self.metadata.request()
-                elif queue.is_free_for(
-                    leader.leader, self.metadata.cache.topic_id(queue.topic_partition.topic)
-                ):
+                elif self._is_free_for(queue, leader):
                     by_leader.setdefault((leader.leader, queue.is_slow), []).append(queue)
         for (leader_id, is_slow), queues in by_leader.items():
             while queues and self._requests.may_ask(leader_id, is_slow=is_slow):
                 effects += self._send_to(leader_id, queues, now_ms)
-                queues = [queue for queue in queues if self._due_batch(queue, now_ms) is not None]
+                queues = [queue for queue in queues if self._is_sendable(queue, now_ms)]
         return effects
+
+    def _is_free_for(self, queue: PartitionQueue, leader: LeaderAndEpoch) -> bool:
+        return queue.is_free_for(leader, self.metadata.cache.topic_id(queue.topic_partition.topic))
+
+    def _is_sendable(self, queue: PartitionQueue, now_ms: int) -> bool:
+        """Whether another batch of the partition may follow the one that was just sent to its leader."""
+        if self._due_batch(queue, now_ms) is None:
+            return False
+        leader = self.metadata.cache.leader(queue.topic_partition)
+        return leader is not None and self._is_free_for(queue, leader)
 
     def _due_batch(self, queue: PartitionQueue, now_ms: int) -> ProducerBatch | None:
         """Returns the first batch of the partition if it may be sent now, else None."""
@@ -408,8 +416,6 @@ class ProducerCore:
             return len(queue.in_flight) < self.config.max_in_flight_requests_per_connection
         if self.identity.current is None or queue.needs_resolution:
             return False
-        if queue.is_unproven:
-            return False
         return queue.has_room_for_new(self.config.max_in_flight_requests_per_connection)
 
     def _send_to(self, leader: int, queues: list[PartitionQueue], now_ms: int) -> list[ProducerEffect]:
@@ -425,7 +431,9 @@ class ProducerCore:
             ):
                 continue
             self._seal(queue, batch)
-            queue.sent(batch, leader, self.metadata.cache.topic_id(queue.topic_partition.topic))
+            known = self.metadata.cache.leader(queue.topic_partition)
+            assert known is not None and known.leader == leader, (queue.topic_partition, leader, known)
+            queue.sent(batch, known, self.metadata.cache.topic_id(queue.topic_partition.topic))
             size_bytes += batch.size_bytes
             batches.append(batch)
         # The first batch fits whatever its size, so that none waits for ever. Packed, the last one may be larger than
@@ -524,7 +532,7 @@ class ProducerCore:
         error = result.error
         if error in DUPLICATES:
             return self._on_acked(queue, batch, result)
-        # The batch was given up while it was in flight, or was proven to be in the log.
+        # The batch was given up while it was in flight.
         if batch.is_done:
             return []
         batch.may_be_appended |= leaves_doubt(error)
@@ -542,12 +550,9 @@ class ProducerCore:
     def _on_acked(
         self, queue: PartitionQueue, batch: ProducerBatch, result: ProducePartitionResponse
     ) -> list[ProducerEffect]:
-        """Delivers the batch, and before it all earlier ones that its acknowledgement proves to be in the log."""
         queue.is_slow = False
-        effects: list[ProducerEffect] = []
-        for earlier, base_offset in queue.acked(batch, result.base_offset):
-            effects += self._deliver(earlier, base_offset, result.log_append_time_ms)
-        return [*effects, *self._deliver(batch, result.base_offset, result.log_append_time_ms)]
+        queue.acked(batch)
+        return self._deliver(batch, result.base_offset, result.log_append_time_ms)
 
     def _retry(
         self, now_ms: int, queue: PartitionQueue, batch: ProducerBatch, result: ProducePartitionResponse

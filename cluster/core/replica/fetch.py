@@ -396,7 +396,9 @@ class FetchHandler:
         data = self._read_log(log, offset, max_bytes, is_first=is_first, is_follower=is_follower)
         # If the offset was compacted away, the place belongs to a later offset and is of no use.
         place = data.offset_metadata if data.offset_metadata.offset == offset else None
-        return self._report(replica, asked, records=data.records), place
+        # Of a batch that does not fit a follower could append nothing; a consumer learns that it must ask for more.
+        records = b"" if is_follower and data.first_entry_incomplete else data.records
+        return self._report(replica, asked, records=records), place
 
     def _read_log(
         self, log: PartitionLog, offset: int, max_bytes: int, *, is_first: bool, is_follower: bool

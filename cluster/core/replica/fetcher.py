@@ -46,7 +46,7 @@ class Fetcher:
         self.delayed_until_ms = 0
 
     def move_to_end(self, replica: Replica) -> None:
-        """Puts a replica that got records last, so that large partitions do not starve the others (KIP-74)."""
+        """Puts a replica whose log has grown last, so that large partitions do not starve the others (KIP-74)."""
         assert replica.topic_partition in self.replicas, replica.name
         self.replicas[replica.topic_partition] = self.replicas.pop(replica.topic_partition)
 
@@ -263,7 +263,9 @@ class Fetchers:
             # A flush that fails takes the replica offline within the append.
             if replica.follower is None:
                 return
-            fetcher.move_to_end(replica)
+            # A batch that did not fit behind the records of others comes whole where its partition is the first.
+            if replica.log.local.log_end_offset > asked.fetch_offset:
+                fetcher.move_to_end(replica)
         self.adopt_high_watermark(replica, answer.high_watermark)
         log = replica.log
         if answer.log_start_offset > log.marks.log_start_offset:

@@ -30,7 +30,12 @@ from cluster.core.messages import (
 from storage.batch import RecordBatch, iterate_batches
 from storage.batch.record import add_to_sequence
 
-FATES = ("served", "lost", "unanswered", "slow", "not_enough", "not_enough_after", "moves", "invalid")
+FATES = (
+    "served", "lost", "unanswered", "slow", "not_enough", "not_enough_after", "moves", "moves_to_copy", "invalid",
+    "others",
+)  # fmt: skip
+# A record of another producer.
+OTHER = b""
 
 
 @dataclass
@@ -79,6 +84,14 @@ class FakePartition:
         self.values += [record.value or b"" for record in batch.records()]
         return ErrorCode.NONE, base_offset
 
+    def copy_from(self, offset: int) -> None:
+        """Let the leader know of producers only what is in the log from `offset` on: it has copied that alone."""
+        for producer_id, state in list(self.producers.items()):
+            kept = [each for each in state.batches if each[2] >= offset]
+            state.batches = deque(kept, maxlen=5)
+            if not kept:
+                del self.producers[producer_id]
+
 
 class FakeCluster:
     """Brokers 1 to `broker_count` over shared logs. `fate` names what happens to the next ProduceRequest."""
@@ -91,6 +104,8 @@ class FakeCluster:
             for number in range(count)
         }
         self.next_producer_id = 7
+        # Whether the sender of a value has heard its outcome: only then a log may begin beyond it.
+        self.is_told: Callable[[bytes], bool] = lambda value: False
         # The number of times that a topic was created again, by topic.
         self.rebirths: dict[str, int] = {}
 
@@ -163,13 +178,19 @@ class FakeCluster:
             return ProducePartitionResponse(topic_partition=key, error=ErrorCode.NOT_ENOUGH_REPLICAS)
         if fate == "invalid":
             return ProducePartitionResponse(topic_partition=key, error=ErrorCode.INVALID_RECORD)
+        if fate == "others":
+            partition.values.append(OTHER)
         (batch,) = iterate_batches(asked.records)
         batch.check_valid()
         error, base_offset = partition.append(batch)
         if fate == "not_enough_after" and error is ErrorCode.NONE:
             error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        if fate == "moves":
+        if fate in ("moves", "moves_to_copy"):
             self.move_leader(key)
+        if fate == "moves_to_copy":
+            values = partition.values
+            untold = [at for at, value in enumerate(values) if value != OTHER and not self.is_told(value)]
+            partition.copy_from(untold[0] if untold else len(values))
         return ProducePartitionResponse(topic_partition=key, error=error, base_offset=base_offset)
 
 

@@ -322,6 +322,26 @@ def test_a_partition_that_got_data_is_asked_for_last() -> None:
     assert [each.topic_partition.partition for each in body.partitions] == [1, 0]
 
 
+def test_kip74_a_partition_whose_next_batch_did_not_fit_keeps_its_place() -> None:
+    """Only where it is the first its batch comes whole. Behind one that always gets records it would never be."""
+    setup = Setup()
+    setup.place(leader=2)
+    other = TopicPartition("t", 1)
+    setup.place(leader=2, topic_partition=other)
+    refetched = setup.answer(1, TransportError(reason="reset")) + setup.wait(1_000, "replica.fetch:2")
+    send = only_sent(refetched, FetchRequest)
+    records = stamped(0, 0, b"a")
+    answers = (
+        FetchPartitionResponse(topic_partition=T0, records=records, high_watermark=0, log_start_offset=0),
+        FetchPartitionResponse(
+            topic_partition=other, records=records[:-1], high_watermark=0, log_start_offset=0
+        ),
+    )
+    body = only_sent(setup.answer(send.call, FetchResponse(partitions=answers)), FetchRequest).body
+    assert isinstance(body, FetchRequest)
+    assert [each.topic_partition for each in body.partitions] == [other, T0]
+
+
 def test_a_swallowed_fetch_does_not_hold_a_partition_that_left_and_came_back() -> None:
     setup, _ = following()
     setup.place(leader=3, leader_epoch=1, partition_epoch=1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.core.effects import Reply
 from cluster.core.errors import ErrorCode
-from cluster.core.messages import TopicPartition
-from tests.cluster.replica.setup import Setup, diverging, fetched, first_values
+from cluster.core.messages import FetchPartition, FetchRequest, FetchResponse, TopicPartition
+from tests.cluster.replica.setup import T0, Setup, broker_epoch_of, diverging, fetched, first_values, only
 
 
 @pytest.fixture
@@ -172,6 +173,39 @@ def test_led8_records_come_as_they_are_stored(leader: Setup) -> None:
 def test_at_least_one_batch_is_returned_however_small_the_limit(leader: Setup) -> None:
     # The first batch is returned whole, even above `max_bytes` (KIP-74).
     assert first_values(leader.fetch(2, 1, max_bytes=1)) == [b"1"]
+
+
+@pytest.mark.parametrize("is_follower", [True, False])
+def test_kip74_a_follower_gets_nothing_of_a_batch_that_does_not_fit(leader: Setup, is_follower: bool) -> None:
+    """It could append nothing. A consumer learns from the part that it must ask for more."""
+    other = TopicPartition("t", 1)
+    leader.place(leader=1, leader_epoch=3, topic_partition=other)
+    leader.produce(b"x" * 100, acks=1, topic_partition=other)
+    log = leader.manager.context.replicas[other].log
+    log.marks.set_high_watermark(log.local.log_end)
+    for follower in (2, 3):
+        leader.fetch(follower, 5)
+    asked = tuple(
+        FetchPartition(
+            topic_partition=topic_partition,
+            topic_id=leader.replica.topic_id,
+            fetch_offset=0,
+            current_leader_epoch=3,
+            max_bytes=75,
+        )
+        for topic_partition in (T0, other)
+    )
+    request = FetchRequest(
+        replica_id=2 if is_follower else -1,
+        broker_epoch=broker_epoch_of(2) if is_follower else -1,
+        max_wait_ms=0,
+        partitions=asked,
+    )
+    body = only(leader.request(request), Reply).body
+    assert isinstance(body, FetchResponse)
+    assert [each.error for each in body.partitions] == [ErrorCode.NONE] * 2
+    assert len(body.partitions[0].records) >= 69
+    assert len(body.partitions[1].records) == (0 if is_follower else 75)
 
 
 def test_an_unknown_partition_and_one_on_other_brokers_get_different_errors(leader: Setup) -> None:

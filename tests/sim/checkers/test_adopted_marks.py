@@ -74,6 +74,13 @@ def test_ep8_a_follower_gives_up_an_epoch_without_records(
     assert bool(kept_epoch(told, starts, 9)) is is_wrong
 
 
+class OneSegment(SimpleNamespace):
+    """The segments of a log that has one."""
+
+    def __len__(self) -> int:
+        return 1
+
+
 def told_to_cut(
     *, epoch: int, log_end: int = 9, is_preparing: bool = False, size_bytes: int = 70, most: int = 9
 ) -> list[str]:
@@ -91,7 +98,7 @@ def told_to_cut(
         epochs=SimpleNamespace(entries=[(4, 0), (5, 6)] if epoch == 5 else [(4, 0)]),
         truncation=SimpleNamespace(is_preparing=is_preparing, batches_a_slice=most),
         local=SimpleNamespace(
-            segments=SimpleNamespace(active=SimpleNamespace(size_bytes=size_bytes), first_base_offset=0)
+            segments=OneSegment(active=SimpleNamespace(size_bytes=size_bytes), first_base_offset=0)
         ),
     )  # fmt: skip
     replica: Any = SimpleNamespace(follower=Follower(leader_id=1, leader_epoch=6), view=("0a", 6), log=log)
@@ -111,6 +118,9 @@ def test_epc_2_a_follower_whose_log_has_parted_from_its_leaders_cuts_it() -> Non
     kept = "t-0: follower 2 cuts nothing off its log, which has parted from its leader's: it ends at 9, in epoch 5"
     assert told_to_cut(epoch=5) == [kept]
     assert not told_to_cut(epoch=5, log_end=6) and not told_to_cut(epoch=4)
+    # It cuts too little: at its leader's end of epoch 4, which is above its own.
+    (kept,) = told_to_cut(epoch=5, log_end=8)
+    assert kept == "t-0: follower 2 keeps records of epoch 5 from 6 on; its leader has none after 4 there"
     # It reads what is to stay first, or has deleted some of many segments, of which the last ones were empty.
     assert not told_to_cut(epoch=5, is_preparing=True) and not told_to_cut(epoch=5, size_bytes=0)
     # It searches the place of the cut among many batches.

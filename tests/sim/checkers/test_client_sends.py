@@ -127,6 +127,38 @@ def test_the_first_batch_to_a_topic_that_was_created_again_is_alone_too() -> Non
     assert story.sent(3, batch(2, topic_id="new")) == ["lone-first-batch"]
 
 
+def test_the_first_batch_in_a_leader_epoch_is_alone_too() -> None:
+    story = Story()
+    story.sent(1, batch(0))
+    story.answered(1, appended())
+    story.sent(2, batch(1))
+    story.known_epoch = 4
+    # The one before is in flight yet.
+    assert story.sent(3, batch(2)) == ["lone-first-batch"]
+
+
+def test_an_acknowledgement_of_an_earlier_leader_epoch_lets_the_first_batch_of_the_next_have_no_company() -> (
+    None
+):
+    story = Story()
+    story.sent(1, batch(0))
+    story.known_epoch = 4
+    story.answered(1, appended())
+    assert story.sent(2, batch(1)) == []
+    assert story.sent(3, batch(2)) == ["lone-first-batch"]
+
+
+def test_a_first_batch_counts_for_its_leader_epoch_although_the_topic_was_unknown_meanwhile() -> None:
+    story = Story()
+    story.sent(1, batch(0))
+    story.sent(7, MetadataRequest(topics=("t",)))
+    unknown = TopicMetadata(name="t", topic_id="", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    story.answered(7, MetadataResponse(topics=(unknown,)))
+    story.answered(1, appended())
+    assert story.sent(2, batch(1)) == []
+    assert story.sent(3, batch(2)) == []
+
+
 def test_after_the_first_was_acknowledged_there_may_be_several() -> None:
     story = Story()
     story.sent(1, batch(0))

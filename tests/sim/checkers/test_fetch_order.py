@@ -51,6 +51,11 @@ def test_kip74_a_partition_that_got_records_is_asked_for_last() -> None:
     assert not Follower(0, 1).asks(ask(2, 5), ask(0, 6), ask(1, 6))
 
 
+def test_kip74_a_partition_whose_next_batch_did_not_fit_keeps_its_place() -> None:
+    assert not Follower(0, 1).asks(ask(1, 5), ask(2, 5), ask(0, 6))
+    assert Follower(0, 1).asks(ask(2, 5), ask(0, 6), ask(1, 5))
+
+
 @pytest.mark.parametrize(
     "asked",
     [

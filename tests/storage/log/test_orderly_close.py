@@ -14,7 +14,7 @@ import pytest
 from sim.disk.life import Life
 from storage.batch import Record, build_batch
 from storage.cleaner.plan import CleanerConfig
-from storage.disk.filesystem import join
+from storage.disk.filesystem import join, read_file, replace_file
 from storage.disk.os_filesystem import OsFileSystem
 from storage.errors import StorageError
 from storage.log import PartitionLog
@@ -54,6 +54,32 @@ def test_fl4_an_orderly_stop_syncs_an_empty_active_segment() -> None:
     synced = [line for line in disk.call_log or [] if line.startswith("sync ")]
     for suffix in ("log", "index", "timeindex"):
         assert any(f"{3:020d}.{suffix}" in line for line in synced), (suffix, synced)
+
+
+def test_fl1_what_a_start_has_recovered_below_the_log_start_is_on_the_disk() -> None:
+    """No flush begins below the log start, and an orderly stop syncs only the indexes that its process has opened."""
+    disk = new_disk()
+    logs = started(disk)
+    log = logs.create("t", 0)
+    append_each(log, 70)
+    log.marks.set_high_watermark(log.local.log_end)
+    log.marks.maybe_increment_log_start_offset(log.local.segments.base_offsets[2])
+    logs.checkpoint_log_start_offsets()
+    disk.crash_process()
+    for suffix in ("index", "timeindex"):
+        path = join(join(DIRECTORY, "t-0"), f"{0:020d}.{suffix}")
+        replace_file(disk.file_system(Life()), path, b"x" * 24)
+    logs = started(disk)
+    assert logs.logs["t-0"].local.recovery_point == logs.logs["t-0"].log_start_offset > 0
+    names = [f"{0:020d}.{suffix}" for suffix in ("log", "index", "timeindex")]
+
+    def read() -> list[bytes]:
+        file_system = disk.file_system(Life())
+        return [read_file(file_system, join(join(DIRECTORY, "t-0"), name)) for name in names]
+
+    before = read()
+    disk.lose_power("none")
+    assert read() == before
 
 
 @pytest.mark.parametrize("call", range(1, 12))
