@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cluster.core.client.effects import Described as Described
     from cluster.core.client.effects import EndOfPartition as EndOfPartition
     from cluster.core.client.effects import Fetched as Fetched
+    from cluster.core.client.effects import PartitionDeleted as PartitionDeleted
     from cluster.core.client.effects import PositionLost as PositionLost
     from cluster.core.client.effects import PositionReset as PositionReset
     from cluster.core.client.effects import TopicMissing as TopicMissing
@@ -99,6 +100,7 @@ _HOMES = {
     "OffsetOutOfRange": "storage.errors",
     "OffsetReset": "cluster.core.client.config",
     "OsFileSystem": "storage.disk.os_filesystem",
+    "PartitionDeleted": "cluster.core.client.effects",
     "PartitionLog": "storage.log",
     "PositionLost": "cluster.core.client.effects",
     "PositionReset": "cluster.core.client.effects",
@@ -155,6 +157,7 @@ __all__ = [
     "OffsetOutOfRange",
     "OffsetReset",
     "OsFileSystem",
+    "PartitionDeleted",
     "PartitionLog",
     "PositionLost",
     "PositionReset",

@@ -14,6 +14,7 @@ from cluster.core.client.effects import (
     EndOfPartition,
     Fetched,
     Flushed,
+    PartitionDeleted,
     PositionLost,
     PositionReset,
     TopicMissing,
@@ -470,6 +471,7 @@ class ConsumerShell(ClientShell):
         self._actions[PositionLost] = self._on_lost
         self._actions[EndOfPartition] = self._on_end
         self._actions[TopicMissing] = self._on_missing
+        self._actions[PartitionDeleted] = self._on_deleted
         self._config = scenario_settings.consumer_config(model)
 
     def _live(self) -> None:
@@ -576,6 +578,10 @@ class ConsumerShell(ClientShell):
     def _on_missing(self, effect: TopicMissing) -> None:
         """Wait: the topic may be created, or created again."""
         self._consumer_watcher.on_told(self, effect)
+
+    def _on_deleted(self, effect: PartitionDeleted) -> None:
+        """Read no more of the partition: nothing of it is left to resume."""
+        self._pauses.discard(effect.topic_partition)
 
     def _on_lost(self, effect: PositionLost) -> None:
         """Read no more of the partition, where a broker may have answered what nobody asked, or where its log stays

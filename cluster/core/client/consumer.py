@@ -17,6 +17,7 @@ from cluster.core.client.effects import (
     ConsumerEffect,
     EndOfPartition,
     Fetched,
+    PartitionDeleted,
     PositionLost,
     PositionReset,
     TopicMissing,
@@ -253,7 +254,7 @@ class ConsumerCore:
                 topic_id = self.metadata.cache.topic_id(topic)
                 if self._followed_ids.setdefault(topic, topic_id) != topic_id:
                     self._followed_ids[topic] = topic_id
-                    self._drop_beyond(topic, frozenset(numbers))
+                    effects += self._drop_beyond(topic, frozenset(numbers))
             error = self.metadata.cache.errors.get(topic, ErrorCode.NONE)
             if error is not ErrorCode.NONE:
                 self.metadata.request()
@@ -262,11 +263,12 @@ class ConsumerCore:
             self._missing[topic] = error
         return effects
 
-    def _drop_beyond(self, topic: str, numbers: frozenset[int]) -> None:
+    def _drop_beyond(self, topic: str, numbers: frozenset[int]) -> list[ConsumerEffect]:
         """Drops the partitions that a topic has no more, because it was created again with fewer."""
         gone = [each for each in self._positions if each.topic == topic and each.partition not in numbers]
         for topic_partition in gone:
             del self._positions[topic_partition]
+        return [PartitionDeleted(topic_partition=each) for each in gone]
 
     def _is_due(self, position: Position, now_ms: int) -> bool:
         is_idle = not position.is_fetching and position.lookup_call is None and not position.is_paused

@@ -119,7 +119,23 @@ class TopicMissing:
     error: ErrorCode
 
 
-ConsumerEffect = Effect | Fetched | PositionReset | Truncated | PositionLost | EndOfPartition | TopicMissing
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDeleted:
+    """The end of reading a partition that its topic has no more: the topic was created again with fewer of them."""
+
+    topic_partition: TopicPartition
+
+
+ConsumerEffect = (
+    Effect
+    | Fetched
+    | PositionReset
+    | Truncated
+    | PositionLost
+    | EndOfPartition
+    | TopicMissing
+    | PartitionDeleted
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from cluster.core.client.consumer import ConsumerCore, Start
 from cluster.core.client.effects import (
     EndOfPartition,
     Fetched,
+    PartitionDeleted,
     PositionLost,
     PositionReset,
     TopicMissing,
@@ -34,7 +35,9 @@ from cluster.shell.clients.backlog import Backlog
 from cluster.shell.clients.base import DEFAULT_BOOTSTRAP, AsyncClient
 from storage.batch.record import Record
 
-ConsumerEvent = Fetched | PositionReset | Truncated | PositionLost | EndOfPartition | TopicMissing
+ConsumerEvent = (
+    Fetched | PositionReset | Truncated | PositionLost | EndOfPartition | TopicMissing | PartitionDeleted
+)
 ConsumerRecord = tuple[TopicPartition, Record]
 
 # The most records of one `poll`. Kafka: max.poll.records.
@@ -55,10 +58,10 @@ class AsyncConsumer(AsyncClient):
         self._unread: deque[ConsumerRecord] = deque()
         # What is in `_events`.
         self._backlog = Backlog()
-        # The partitions whose fetching waits until more records were read.
+        # The partitions whose fetching waits until more records were read. Some may be deleted by now.
         self._full: tuple[TopicPartition, ...] = ()
         # The partitions that only the user starts again: those that it paused, until it resumes them, and those whose
-        # position is lost, until it moves them.
+        # position is lost, until it moves them. A deleted one is in neither: a later one of its number is another.
         self._held: set[TopicPartition] = set()
         self._lost: set[TopicPartition] = set()
         self._arrived = asyncio.Event()
@@ -111,17 +114,21 @@ class AsyncConsumer(AsyncClient):
         self._resume(place)
 
     def positions(self) -> dict[TopicPartition, int | None]:
-        """Returns the offset of the next record to be returned, by partition; None while it is being looked up."""
+        """Returns the offset of the next record to be returned, by partition; None while it is being looked up.
+
+        A deleted partition has none, also while records of it are still returned.
+        """
         found = self.core.positions()
         for event in reversed(self._events):
-            if isinstance(event, Fetched) and event.records:
+            if isinstance(event, Fetched) and event.records and event.topic_partition in found:
                 found[event.topic_partition] = event.records[0].offset
         for place, record in reversed(self._unread):
-            found[place] = record.offset
+            if place in found:
+                found[place] = record.offset
         return found
 
     async def next_event(self) -> ConsumerEvent:
-        """Waits for the next event: records, the end of a partition, a reset, a truncation or a lost position.
+        """Waits for the next event, such as records, the end of a partition, a truncation or a lost position.
 
         Raises ClusterError once the core has stopped and all events were returned.
         """
@@ -217,6 +224,9 @@ class AsyncConsumer(AsyncClient):
         self._arrived.set()
         if isinstance(effect, PositionLost):
             self._lost.add(effect.topic_partition)
+        if isinstance(effect, PartitionDeleted):
+            self._held.discard(effect.topic_partition)
+            self._lost.discard(effect.topic_partition)
         if isinstance(effect, Fetched):
             self._backlog.add(effect)
             self._maybe_pause()
@@ -234,7 +244,10 @@ class AsyncConsumer(AsyncClient):
         """Resumes the paused partitions, except those that wait for the user."""
         if self._backlog.is_low:
             full, self._full = self._full, ()
-            wanted = [each for each in full if each not in self._held and each not in self._lost]
+            # Without those that were deleted since they were paused.
+            known = self.core.positions() if full else {}
+            waiting = self._held | self._lost
+            wanted = [each for each in full if each in known and each not in waiting]
             if wanted:
                 self._resume(*wanted)
         assert not self._full or not self._backlog.is_low, self._full

@@ -77,10 +77,14 @@ class Consumer:
         self._do(lambda: self._consumer.resume(topic_partition))
 
     def positions(self) -> dict[TopicPartition, int | None]:
-        """Returns the offset of the next record to be returned, by partition; None while it is being looked up."""
+        """Returns the offset of the next record to be returned, by partition; None while it is being looked up.
+
+        A deleted partition has none, also while records of it are still returned.
+        """
         found = self._do(self._consumer.positions)
         for place, record in reversed(self._taken):
-            found[place] = record.offset
+            if place in found:
+                found[place] = record.offset
         return found
 
     def poll(self, timeout_s: float = 1.0, *, max_records: int = MAX_POLL_RECORDS) -> list[ConsumerRecord]:
@@ -94,7 +98,7 @@ class Consumer:
         return [self._taken.popleft() for _ in range(min(limit, len(self._taken)))]
 
     def next_event(self, timeout_s: float | None = None) -> ConsumerEvent | None:
-        """Waits for the next event: records, the end of a partition, a reset, a truncation or a lost position.
+        """Waits for the next event, such as records, the end of a partition, a truncation or a lost position.
 
         Returns None when none came within `timeout_s` seconds (None: no limit). Records that `poll` has begun to
         return are not among the events.

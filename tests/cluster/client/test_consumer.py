@@ -15,6 +15,7 @@ from cluster.core.client.effects import (
     EndOfPartition,
     Fetched,
     FetchedBatch,
+    PartitionDeleted,
     PositionLost,
     PositionReset,
     TopicMissing,
@@ -557,7 +558,10 @@ def test_a_partition_that_its_topic_has_no_more_is_not_read_on() -> None:
     # The topic was deleted and created again meanwhile.
     small.create_again("t")
     answer = replace(small.metadata(("t",)), metadata_offset=9)
-    consumer.step(100, Response(call=again.call, body=answer))
+    effects = consumer.step(100, Response(call=again.call, body=answer))
+    assert [each for each in effects if isinstance(each, PartitionDeleted)] == [
+        PartitionDeleted(topic_partition=T1)
+    ]
     assert list(consumer.positions()) == [T0]
     assert not any(isinstance(each.body, MetadataRequest) for each in sends(consumer.step(500, WAKE)))
 
