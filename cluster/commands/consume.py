@@ -9,7 +9,7 @@ from typing import final
 
 from cluster.commands.output import Output
 from cluster.commands.record_formats import Format
-from cluster.core.client.effects import EndOfPartition, Fetched, PositionLost, TopicMissing
+from cluster.core.client.effects import EndOfPartition, Fetched, PartitionDeleted, PositionLost, TopicMissing
 from cluster.core.errors import ClusterError
 from cluster.shell.clients import AsyncConsumer, ConsumerEvent
 
@@ -39,7 +39,8 @@ class Printer:
     async def run(self, consumer: AsyncConsumer, *, ends: set[int] | None) -> None:
         """Prints until there are enough records, a silence, or no reader of the output any more.
 
-        Ends, too, once all partitions of `ends` (their numbers) have been read to their end; None: continue there.
+        Ends, too, once all partitions of `ends` (their numbers) have been read to their end, except those that are
+        deleted meanwhile; None: continue there.
         Raises ClusterError when a position or the topic is lost.
         """
         # `_on_closed` ends one wait only.
@@ -59,7 +60,7 @@ class Printer:
             if isinstance(event, Fetched):
                 self._print(event)
                 last_s = loop.time()
-            elif isinstance(event, EndOfPartition) and ends is not None:
+            elif isinstance(event, EndOfPartition | PartitionDeleted) and ends is not None:
                 ends.discard(event.topic_partition.partition)
             elif isinstance(event, TopicMissing):
                 await self._require_topic()
