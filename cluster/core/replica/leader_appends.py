@@ -24,7 +24,8 @@ from cluster.core.replica.outcomes import Appended, NotCommitted, OnDone, Outcom
 from cluster.core.replica.purgatory import Purgatory
 from cluster.core.replica.replica import Replica
 from cluster.core.replica.sliced_appends import SlicedAppend, SlicedAppends
-from storage.batch.format import HEADER_SIZE
+from storage.batch import iterate_batches
+from storage.batch.format import ATTRIBUTES_AT, HEADER_SIZE, TRANSACTIONAL_FLAG
 from storage.config import LONG_MAX
 from storage.errors import StorageError, ValidationTakesLong
 from storage.log import AppendInfo
@@ -35,6 +36,8 @@ from storage.values import maker, quickly_made
 EXPIRY_TIMER = "produce.expiry"
 # Where a batch of magic 2 says how many records it has.
 RECORD_COUNT_AT = HEADER_SIZE - 4
+# Where it has its flags: the attributes are two bytes, of which only the low one is used.
+FLAGS_AT = ATTRIBUTES_AT + 1
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 # The most rounds of callbacks at the end of a broker; each round calls what the one before it has appended.
 MAX_LAST_ROUNDS = 1_000
@@ -156,6 +159,9 @@ class LeaderAppends:
             self.check_may_append(leader, leader_epoch)
             if acks == ACKS_ALL:
                 self.check_enough_in_sync(leader)
+            # In a message of magic 0 or 1 this byte is part of the key or of the time.
+            if len(records) >= HEADER_SIZE and records[FLAGS_AT] & TRANSACTIONAL_FLAG:
+                self.check_not_transactional(records)
             epoch = leader.leader_epoch
             if checked is None:
                 info = replica.log.append_as_leader(
@@ -250,6 +256,22 @@ class LeaderAppends:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{size} in sync replicas, min.insync.replicas is {leader.min_isr}",
             )
+
+    def check_not_transactional(self, records: bytes) -> None:
+        """Raises ClusterError for a transactional batch: without a transaction coordinator nobody could end what it
+        begins, and the last stable offset would stay below it for good (TXN-9).
+
+        What is damaged, and a marker, is left to the checks of the log, which refuse it for that. Of several batches
+        the first one decides: such a set is refused anyway. Raises CorruptBatch.
+        """
+        batch = next(iterate_batches(records), None)
+        if batch is None or not batch.is_transactional or batch.is_control or not batch.is_valid():
+            return
+        raise ClusterError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"producer {batch.producer_id} sends a transactional batch: there is no transaction coordinator that could"
+            " end its transaction",
+        )
 
     def check_not_empty(self, info: AppendInfo) -> None:
         if info.is_empty:
