@@ -249,15 +249,15 @@ class Network:
         """Deliver after all earlier packets of the channel; the end of a connection comes after everything."""
         now_us = self._world.now_us
         at_us = now_us + wait_us + self._latency_us(link, packet)
-        lasts = packet.connection.last_arrivals_us
+        connection = packet.connection
         side = 1 if packet.to_target else 0
         if (channel := packet.channel) is not None:
             lane = channel.there if packet.to_target else channel.back
             at_us = max(at_us, lane.last_arrival_us + 1)
             lane.last_arrival_us = at_us
         elif packet.kind is Kind.RESET:
-            at_us = max(at_us, lasts[side] + 1)
-        lasts[side] = max(lasts[side], at_us)
+            at_us = max(at_us, connection.last_arrival_us(side, now_us) + 1)
+        connection.note_arrival(side, packet.sent_us, at_us, now_us)
         assert at_us > now_us, (at_us, now_us)
         self._world.after(link.actor, at_us - now_us, self._arrive, packet)
 

@@ -94,15 +94,37 @@ class Exchange:
 class Connection:
     """A connection from a life of one process to a life of another."""
 
-    __slots__ = ("dialer", "dialer_life", "last_arrivals_us", "number", "target", "target_life")
+    __slots__ = ("_last_us", "_leaving", "dialer", "dialer_life", "number", "target", "target_life")
 
     def __init__(self, number: int, dialer: Endpoint, target: int) -> None:
         self.number, self.dialer, self.target = number, dialer, target
         self.dialer_life = dialer.life_number
         # The life that accepted the connection; 0 before, and always 0 for datagrams.
         self.target_life = 0
-        # When the last packet arrives at the dialer, and at the target.
-        self.last_arrivals_us = [0, 0]
+        # When the last packet that has left its sender arrives, at the dialer and at the target. Then the packets whose
+        # senders have not ended their steps yet: when each is sent, and when it arrives.
+        self._last_us = [0, 0]
+        self._leaving: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+
+    def note_arrival(self, side: int, sent_us: int, at_us: int, now_us: int) -> None:
+        """Notes a packet that arrives at `at_us`: at the dialer, `side` 0, or at the target, 1."""
+        if sent_us <= now_us:
+            self._last_us[side] = max(self._last_us[side], at_us)
+            return
+        self.last_arrival_us(side, now_us)
+        self._leaving[side].append((sent_us, at_us))
+
+    def last_arrival_us(self, side: int, now_us: int) -> int:
+        """Returns when the last packet arrives there of those that have left by now; 0 if none has.
+
+        A process that dies within a step sends nothing of it. The step may have waited for a disk that hangs.
+        """
+        leaving, last_us = self._leaving[side], self._last_us[side]
+        if leaving:
+            last_us = max([last_us, *(at_us for sent_us, at_us in leaving if sent_us <= now_us)])
+            leaving[:] = [each for each in leaving if each[0] > now_us]
+            self._last_us[side] = last_us
+        return last_us
 
 
 @final

@@ -164,3 +164,25 @@ def test_a_delay_of_a_method_lets_the_others_pass() -> None:
     wire.send(wire.proposals, b"p1")
     wire.send(wire.heartbeats, b"h1")
     assert wire.arrived_in(RETRANSMIT_US) == [b"h1"] and wire.arrived_in(RETRANSMIT_US) == [b"p1"]
+
+
+def test_the_end_of_a_connection_does_not_wait_for_what_a_killed_step_would_have_sent() -> None:
+    """The step of a process whose disk hangs ends after a minute, or never."""
+    wire = Wire()
+    wire.send(wire.heartbeats, b"h1")
+    wire.network.send(
+        Kind.FRAME, wire.connection, 60_000_000, to_target=True, channel=wire.proposals, data=b"p1"
+    )
+    wire.source.sender.killed_us = wire.world.now_us
+    wire.network.send(Kind.RESET, wire.connection, 0, to_target=True)
+    assert wire.arrived_in(BREAK_US) == [b"h1", b"reset"]
+
+
+def test_the_end_of_a_connection_comes_after_what_left_with_a_step_that_has_ended() -> None:
+    wire = Wire()
+    wire.link.extra_us = RETRANSMIT_US
+    wire.network.send(Kind.FRAME, wire.connection, 10, to_target=True, channel=wire.proposals, data=b"p1")
+    assert wire.arrived_in(20) == []
+    wire.link.extra_us = 0
+    wire.network.send(Kind.RESET, wire.connection, 0, to_target=True)
+    assert wire.arrived_in(BREAK_US) == [b"p1", b"reset"]
