@@ -41,6 +41,8 @@ _request, _response = maker(Request), maker(Response)
 Answer = Callable[[ResponseBody], None]
 # These come once for each batch and would drown the log lines on roles, truncations and faults.
 _FREQUENT = frozenset({"replica.appended", "replica.high_watermark", "produce.acknowledged"})
+# A wall clock that falls behind by more has been set back.
+SET_BACK_S = 1.0
 
 
 # An entry of a core takes `now_ms` and returns effects.
@@ -69,20 +71,49 @@ class Forgetting(Protocol):
 
 @final
 class Clock:
-    """Milliseconds since the Unix epoch that never decrease: the wall clock once, then the loop's clock."""
+    """Milliseconds since the Unix epoch that never decrease: the wall clock's, unless it was set back.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._epoch_s = time.time() - loop.time()
-        self._last_ms = 0
+    A wall clock that is set ahead is followed: so late a machine learns the time after it has booted, or slept, which
+    the loop's clock does not count. One that is set back is not: until it has caught up, the loop's clock counts on.
+    """
+
+    __slots__ = ("_ahead_s", "_loop_s", "_wall_ahead_s", "_wall_s")
+
+    def __init__(self, loop_s: Callable[[], float], wall_s: Callable[[], float] = time.time) -> None:
+        """`loop_s` and `wall_s` return seconds: the loop's clock, which never falls, and those since the Unix epoch."""
+        self._loop_s, self._wall_s = loop_s, wall_s
+        # How far this clock is ahead of the loop's, and how far the wall clock is, as of its last step.
+        self._ahead_s = self._wall_ahead_s = wall_s() - loop_s()
 
     def now_ms(self) -> int:
-        self._last_ms = max(self._last_ms, int((self._epoch_s + self._loop.time()) * 1000))
-        return self._last_ms
+        """Returns the time, which is never behind the wall clock, and logs once where that has fallen behind."""
+        # The wall clock is read first: a thread that has to wait between the two must not count the wait twice.
+        wall_s = self._wall_s()
+        loop_s = self._loop_s()
+        ahead_s = wall_s - loop_s
+        if ahead_s > self._wall_ahead_s:
+            self._wall_ahead_s = ahead_s
+            if ahead_s > self._ahead_s:
+                self._ahead_s = ahead_s
+        elif ahead_s < self._wall_ahead_s - SET_BACK_S:
+            self._on_behind()
+        # Neither of the two ever falls, so their sum does not.
+        return int((self._ahead_s + loop_s) * 1000)
 
     def loop_time(self, at_ms: int) -> float:
-        """Returns the time of the loop's clock, in seconds, at which `now_ms` has certainly reached `at_ms`."""
-        return (at_ms + 1) / 1000 - self._epoch_s
+        """Returns the time of the loop's clock, in seconds, at which `now_ms` has certainly reached `at_ms`.
+
+        After a step ahead `now_ms` reaches it earlier.
+        """
+        return (at_ms + 1) / 1000 - self._ahead_s
+
+    def _on_behind(self) -> None:
+        """Logs that the wall clock was set back, unless only this process stood still between two readings."""
+        ahead_s = self._wall_s() - self._loop_s()
+        if ahead_s < self._wall_ahead_s - SET_BACK_S:
+            self._wall_ahead_s = ahead_s
+            behind_ms = round((self._ahead_s - ahead_s) * 1000)
+            logger.warning("wall clock set back: the time of this process goes on behind_ms=%d", behind_ms)
 
 
 @final
@@ -130,7 +161,7 @@ class Runtime:
         self._many: ManyStepping | None = core if isinstance(core, ManyStepping) else None
         self._forgetting: Forgetting | None = core if isinstance(core, Forgetting) else None
         self._loop = asyncio.get_running_loop()
-        self.clock = Clock(self._loop)
+        self.clock = Clock(self._loop.time)
         self.peers = Peers(self._on_answers, bootstrap=bootstrap)
         self.stopped: asyncio.Future[Stop] = self._loop.create_future()
         self._timers = Timers(self.clock, self._on_timer)
