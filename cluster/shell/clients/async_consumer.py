@@ -258,3 +258,12 @@ class AsyncConsumer(AsyncClient):
     def _fail_open(self, error: ClusterError) -> None:
         """Wakes who waits for an event: `next_event` raises the reason."""
         self._arrived.set()
+
+
+def put_back(consumer: AsyncConsumer, event: ConsumerEvent) -> None:
+    """Makes an event, which `next_event` has returned last and nobody has got, the next one again."""
+    consumer._events.appendleft(event)
+    consumer._arrived.set()
+    if isinstance(event, Fetched):
+        consumer._backlog.add(event)
+        consumer._maybe_pause()

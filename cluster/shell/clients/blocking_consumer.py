@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import Self, TypeVar, final
 
@@ -17,6 +18,7 @@ from cluster.shell.clients.async_consumer import (
     AsyncConsumer,
     ConsumerEvent,
     ConsumerRecord,
+    put_back,
 )
 from cluster.shell.clients.base import DEFAULT_BOOTSTRAP
 from cluster.shell.clients.loop_thread import LoopThread
@@ -41,6 +43,8 @@ class Consumer:
         # Records taken from the asyncio client and not yet returned: an iteration that ended early, or a poll whose
         # caller was interrupted, leaves some.
         self._taken: deque[ConsumerRecord] = deque()
+        # Events taken from the asyncio client for `next_event`. What an interrupted caller leaves goes back.
+        self._next: deque[ConsumerEvent] = deque()
         self._loop.call(self._consumer.start())
 
     def assign(self, wanted: Positions, *, new_partitions: bool = False) -> None:
@@ -104,7 +108,8 @@ class Consumer:
         return are not among the events.
         """
         duration_s = None if timeout_s is None else seconds("timeout_s", timeout_s)
-        return self._loop.call(self._next_event(duration_s))
+        self._loop.call(self._take_event(duration_s))
+        return self._next.popleft() if self._next else None
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Yields records with their partition, without end. Raises what `poll` raises."""
@@ -130,16 +135,22 @@ class Consumer:
         """Runs `work` on the loop's thread, where the core is."""
 
         async def run() -> T:
+            self._put_back()
             return work()
 
         return self._loop.call(run())
 
     async def _take(self, timeout_s: float, limit: int) -> None:
+        self._put_back()
         self._taken.extend(await self._consumer.poll(timeout_s, max_records=limit))
 
-    async def _next_event(self, timeout_s: float | None) -> ConsumerEvent | None:
-        try:
+    async def _take_event(self, timeout_s: float | None) -> None:
+        self._put_back()
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                return await self._consumer.next_event()
-        except TimeoutError:
-            return None
+                self._next.append(await self._consumer.next_event())
+
+    def _put_back(self) -> None:
+        """Puts back the events whose callers were interrupted. On the loop's thread, where they are taken."""
+        while self._next:
+            put_back(self._consumer, self._next.pop())
