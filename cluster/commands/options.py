@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import difflib
 import enum
+import signal
 import sys
 import typing
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -103,7 +104,7 @@ def errors_end_the_command() -> Iterator[None]:
     except StorageError as error:
         code = ErrorCode(error.code)
         fail(f"{code.name}: {error}", status_of(code))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         fail("interrupted", OUT_OF_TIME)
     except BrokenPipeError:
         # Otherwise the interpreter would report at its end that it cannot flush.
@@ -116,6 +117,16 @@ def run(work: Coroutine[object, object, T]) -> T:
         return asyncio.run(work)
     # For the type checker: the context ends the process on errors.
     raise AssertionError("unreachable")
+
+
+def cancelled_by_sigterm() -> None:
+    """Lets SIGTERM cancel the running task, which `run` runs: it ends in order then, as after Ctrl-C.
+
+    Ctrl-C itself may be ignored: a shell without job control has its background jobs ignore it.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "no task runs"
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 def pairs(values: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ from cluster.commands.options import (
     HELD,
     OUT_OF_TIME,
     bootstrap_option,
+    cancelled_by_sigterm,
     client_config,
     fail,
     pairs,
@@ -120,7 +119,7 @@ def produce(
     async def work() -> None:
         nonlocal has_begun
         # It sends what it has read before it ends, as after Ctrl-C.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+        cancelled_by_sigterm()
         check_topic_name(topic)
         config = client_config(ProducerConfig(), given, "--producer-property")
         numbers = await _partitions(bootstrap_server, topic, partition)

@@ -53,11 +53,21 @@ def test_a_topic_that_exists_is_not_called_created(cluster: Up) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_produce_reports_the_outcome_of_the_records(cluster: Up, number: int) -> None:
-    topic = f"cut-short-{number}"
+@pytest.mark.parametrize(
+    "number, before",
+    [
+        (signal.SIGINT, ()),
+        (signal.SIGTERM, ()),
+        # A script's background job.
+        (signal.SIGTERM, ("sh", "-c", 'trap "" INT; exec "$@"', "sh")),
+    ],
+)
+def test_an_interrupted_produce_reports_the_outcome_of_the_records(
+    cluster: Up, number: int, before: tuple[str, ...]
+) -> None:
+    topic = f"cut-short-{number}-{len(before)}"
     create(cluster, topic)
-    command = [*REPLOG, "produce", topic, "--bootstrap-server", cluster.bootstrap_servers]
+    command = [*before, *REPLOG, "produce", topic, "--bootstrap-server", cluster.bootstrap_servers]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT) as producer:
         assert producer.stdin is not None

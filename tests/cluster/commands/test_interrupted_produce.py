@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Self, final
 
 import pytest
 
 from cluster.commands import produce as produce_module
+from cluster.commands.options import OUT_OF_TIME, cancelled_by_sigterm, run
 from cluster.commands.produce import Tally, produce_lines
 from cluster.commands.record_lines import Outgoing
 from cluster.core.errors import ErrorCode
@@ -109,3 +112,48 @@ def test_what_was_given_up_while_its_outcome_is_unknown_is_without_an_answer_and
 
     tally = asyncio.run(main())
     assert (tally.failed, tally.unanswered, tally.errors) == (0, 1, {ErrorCode.REQUEST_TIMED_OUT: 1})
+
+
+@pytest.fixture(params=[signal.SIG_IGN, signal.default_int_handler], ids=["ignored", "heard"])
+def ctrl_c(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What Ctrl-C does; a shell without job control lets its background jobs ignore it."""
+    before = signal.signal(signal.SIGINT, request.param)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_sigterm_ends_a_command_as_ctrl_c_does_even_where_that_is_ignored(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        cancelled_by_sigterm()
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.wait_for(asyncio.get_running_loop().create_future(), 10)
+        finally:
+            ended.append("in order")
+
+    with pytest.raises(SystemExit) as raised:
+        run(work())
+    assert (raised.value.code, capsys.readouterr().err) == (OUT_OF_TIME, "error: interrupted\n")
+    assert ended == ["in order"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_a_second_sigterm_ends_what_the_first_one_has_left_to_do() -> None:
+    async def work() -> None:
+        cancelled_by_sigterm()
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(asyncio.get_running_loop().create_future(), 10)
+
+    with pytest.raises(SystemExit) as raised:
+        run(work())
+    assert raised.value.code == OUT_OF_TIME
