@@ -58,7 +58,7 @@ class Printer:
             finally:
                 self._wait = None
             if isinstance(event, Fetched):
-                self._print(event)
+                await self._print(event)
                 last_s = loop.time()
             elif isinstance(event, EndOfPartition | PartitionDeleted) and ends is not None:
                 ends.discard(event.topic_partition.partition)
@@ -76,10 +76,10 @@ class Printer:
         is_done = self._max_messages is not None and self._output.count >= self._max_messages
         return is_done or self._output.is_closed
 
-    def _print(self, fetched: Fetched) -> None:
+    async def _print(self, fetched: Fetched) -> None:
         before = self._output.count
         room = None if self._max_messages is None else self._max_messages - before
-        self._output.write(itertools.islice(self._lines(fetched), room))
+        await self._output.write(itertools.islice(self._lines(fetched), room))
         count = self._output.count - before
         assert room is None or count <= room, (count, room)
         assert count <= len(fetched.records), (count, len(fetched.records))

@@ -7,8 +7,9 @@ import os
 import stat
 import threading
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from cluster.commands.record_lines import BadLine
 
@@ -17,6 +18,7 @@ CHUNK_BYTES = 1 << 16
 MAX_LINE_BYTES = 64 << 20
 
 PROMPT = ">"
+T = TypeVar("T")
 
 
 async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
@@ -42,9 +44,16 @@ async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
 
 async def file_chunks(path: Path) -> AsyncIterator[bytes]:
     """Yields the bytes of a file, or of a pipe as soon as they come. Raises OSError, which names it."""
-    with path.open("rb") as file:
+
+    def open_file() -> int:
+        return os.open(path, os.O_RDONLY)
+
+    is_regular = stat.S_ISREG(os.stat(path).st_mode)
+    # A named pipe opens once it has a writer. Who stops waiting for that loses a descriptor until the process ends.
+    descriptor = open_file() if is_regular else await _in_thread(open_file)
+    with os.fdopen(descriptor, "rb") as file:
         try:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            if not is_regular:
                 async for chunk in stream_chunks(file):
                     yield chunk
                 return
@@ -55,13 +64,13 @@ async def file_chunks(path: Path) -> AsyncIterator[bytes]:
 
 
 async def stream_chunks(stream: IO[bytes]) -> AsyncIterator[bytes]:
-    """Yields bytes as soon as they can be read, with a thread that does not keep the process alive."""
-    loop = asyncio.get_running_loop()
+    """Yields bytes as soon as they can be read."""
     read = _reader(stream)
     while True:
-        future: asyncio.Future[bytes] = loop.create_future()
-        threading.Thread(target=_read_into, args=(read, future, loop), daemon=True).start()
-        chunk = await future
+        try:
+            chunk = await _in_thread(read)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "standard input") from error
         if not chunk:
             return
         yield chunk
@@ -95,21 +104,23 @@ def _reader(stream: IO[bytes]) -> Callable[[], bytes]:
     return lambda: os.read(descriptor, CHUNK_BYTES)
 
 
-def _read_into(
-    read: Callable[[], bytes], future: asyncio.Future[bytes], loop: asyncio.AbstractEventLoop
-) -> None:
+async def _in_thread(work: Callable[[], T]) -> T:
+    """Returns what `work` returns, or raises its error. It runs in a thread that does not keep the process alive."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    threading.Thread(target=_run_into, args=(work, future, loop), daemon=True).start()
+    return await future
+
+
+def _run_into(work: Callable[[], T], future: asyncio.Future[T], loop: asyncio.AbstractEventLoop) -> None:
     try:
-        chunk, error = read(), None
-    except OSError as failure:
-        chunk, error = b"", OSError(failure.errno, failure.strerror, "standard input")
+        set_end = partial(future.set_result, work())
+    except OSError as error:
+        set_end = partial(future.set_exception, error)
 
     def finish() -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(chunk)
-        else:
-            future.set_exception(error)
+        if not future.done():
+            set_end()
 
     try:
         loop.call_soon_threadsafe(finish)

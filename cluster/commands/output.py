@@ -23,32 +23,38 @@ class Output:
     def __init__(self, stream: IO[bytes]) -> None:
         stream.flush()
         self._raw = stream.raw if isinstance(stream, io.BufferedWriter) else stream
+        self._descriptor = _descriptor_of(self._raw)
+        self._is_pipe, is_file = _kind_of(self._descriptor)
+        # A pipe that has room takes so many bytes at once: no write has to wait, which no signal would end.
+        self._most_bytes = _WRITE_BYTES if is_file else select.PIPE_BUF
+        self._room = select.poll()
+        if self._descriptor is not None:
+            self._room.register(self._descriptor, select.POLLOUT)
         self.count = 0
         self.is_closed = False
 
-    def write(self, records: Iterable[bytes]) -> None:
-        """Writes the records in order, until the reader is not there any more. Raises OSError, as on a full disk."""
+    async def write(self, records: Iterable[bytes]) -> None:
+        """Writes the records in order, until the reader is not there any more. Raises OSError, as on a full disk.
+
+        Who cancels this while it waits for a slow reader may have written a part of a record, which does not count.
+        """
         waiting: list[bytes] = []
         size_bytes = 0
         for record in records:
             waiting.append(record)
             size_bytes += len(record)
             if size_bytes >= _WRITE_BYTES:
-                self._write(waiting)
+                await self._write(waiting)
                 waiting, size_bytes = [], 0
-        self._write(waiting)
+        await self._write(waiting)
 
     def watch(self, on_closed: Callable[[], None]) -> None:
         """Calls `on_closed` in the running loop once the reader of a pipe leaves, also while nothing is written.
 
         Another stream than a pipe is not watched: a write shows that it is closed.
         """
-        try:
-            descriptor = self._raw.fileno()
-        except OSError:
-            # A stream in memory has no descriptor.
-            return
-        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        descriptor = self._descriptor
+        if descriptor is None or not self._is_pipe:
             return
         loop = asyncio.get_running_loop()
 
@@ -61,14 +67,16 @@ class Output:
         # Nothing can be read from this end, but the system reports the error there.
         loop.add_reader(descriptor, on_event)
 
-    def _write(self, records: list[bytes]) -> None:
+    async def _write(self, records: list[bytes]) -> None:
         if self.is_closed:
             return
         data = memoryview(b"".join(records))
         written, before = 0, self.count
         try:
             while written < len(data):
-                written += self._raw.write(data[written:]) or self._wait()
+                if not self._has_room:
+                    await self._wait()
+                written += self._raw.write(data[written : written + self._most_bytes]) or 0
         except BrokenPipeError:
             self.is_closed = True
         finally:
@@ -80,10 +88,37 @@ class Output:
         assert self.count <= before + len(records), (self.count, before, len(records))
         assert self.is_closed or self.count == before + len(records), (self.count, before, len(records))
 
-    def _wait(self) -> int:
-        """Waits for room in a pipe that was set not to block."""
-        select.select([], [self._raw], [])
-        return 0
+    @property
+    def _has_room(self) -> bool:
+        """Whether a write need not wait, be it because it fails."""
+        return self._descriptor is None or bool(self._room.poll(0))
+
+    async def _wait(self) -> None:
+        """Waits for room, or until the reader leaves."""
+        descriptor, loop = self._descriptor, asyncio.get_running_loop()
+        assert descriptor is not None, "a stream in memory has room"
+        has_room = asyncio.Event()
+        loop.add_writer(descriptor, has_room.set)
+        try:
+            await has_room.wait()
+        finally:
+            loop.remove_writer(descriptor)
+
+
+def _descriptor_of(stream: IO[bytes] | io.RawIOBase) -> int | None:
+    try:
+        return stream.fileno()
+    except OSError:
+        # A stream in memory has no descriptor.
+        return None
+
+
+def _kind_of(descriptor: int | None) -> tuple[bool, bool]:
+    """Returns whether it is a pipe, and whether it is a file or no descriptor at all."""
+    if descriptor is None:
+        return False, True
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode), stat.S_ISREG(mode)
 
 
 def _has_no_reader(descriptor: int) -> bool:

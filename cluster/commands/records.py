@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import sys
@@ -171,7 +172,7 @@ def _tell(tally: Tally, as_json: bool) -> None:
     text = json.dumps(tally.to_json()) if as_json else str(tally)
     output = Output(sys.stdout.buffer)
     try:
-        output.write([f"{text}\n".encode()])
+        asyncio.run(output.write([f"{text}\n".encode()]))
     finally:
         if output.count == 0:
             click.echo(text, err=True)

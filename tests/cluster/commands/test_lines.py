@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -116,6 +117,44 @@ def test_lines_of_a_pipe_come_as_they_are_written(tmp_path: Path) -> None:
 
     assert asyncio.run(main()) == [b"a\n", b"b\n"]
     os.close(pipe)
+
+
+def test_a_pipe_without_a_writer_holds_up_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    async def main() -> bytes:
+        first = asyncio.ensure_future(anext(file_chunks(path)))
+        # If opening it held up the loop, no writer could ever come.
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            pipe = await asyncio.to_thread(os.open, path, os.O_WRONLY)
+            os.write(pipe, b"a\n")
+            os.close(pipe)
+            return await first
+
+    assert asyncio.run(main()) == b"a\n"
+
+
+def test_the_wait_for_the_writer_of_a_pipe_can_be_cancelled(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(file_chunks(path)), 0.01)
+        # Frees the thread that waits, which nothing else does.
+        os.close(await asyncio.to_thread(os.open, path, os.O_WRONLY))
+
+    asyncio.run(main())
+
+
+def test_a_pipe_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        with pytest.raises(OSError, match=f"{path}"):
+            asyncio.run(anext(file_chunks(path)))  # type: ignore[arg-type]
 
 
 def prompts(chunks: list[bytes]) -> list[str]:
