@@ -89,6 +89,8 @@ def create(
         check_topic_name(name)
         is_new = True
         async with AsyncAdmin(bootstrap_server, admin_config()) as admin:
+            # The controller would create it, too, but only brokers can be asked for its leaders.
+            await admin.metadata(())
             try:
                 topic_id = await admin.create(request)
             except ClusterError as error:

@@ -22,8 +22,9 @@ from cluster.core.connection.codec import Malformed
 from cluster.core.connection.outgoing import NEVER_MS, Answer, Ended, Outgoing, OutgoingStream
 from cluster.core.connection.pieces import cut
 from cluster.core.effects import BOOTSTRAP, Send
-from cluster.core.events import TransportError
+from cluster.core.events import TransportError, Unserved
 from cluster.core.messages import FetchRequest, ProduceRequest
+from cluster.rpc.methods import CONTROLLER
 from cluster.shell.forks import note_channel
 from cluster.shell.streams import CODEC, MAX_MESSAGE_BYTES, why_refused
 
@@ -299,6 +300,8 @@ class Peer:
             answer = unary.on_frame(call, await asked)
         except grpc.aio.AioRpcError as error:
             answer = unary.fail(call, reason_of(error))
+            if answer is not None and error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                answer = Unserved(reason=no_server(self.address, path))
         except (grpc.aio.UsageError, asyncio.InvalidStateError, Malformed) as error:
             answer = unary.fail(call, str(error))
         except asyncio.CancelledError:
@@ -409,9 +412,7 @@ class Peers:
         self.after_writing(calls)
 
     def _on_bootstrap_answers(self, answers: Answers) -> None:
-        for call, body in answers:
-            self._bootstrap.on_answer(call, body)
-        self._deliver(answers)
+        self._deliver([(call, self._bootstrap.on_answer(call, body)) for call, body in answers])
 
     def _close_later(self, peer: Peer) -> None:
         task = asyncio.get_running_loop().create_task(peer.close("the node moved"))
@@ -445,3 +446,11 @@ def reason_of(error: grpc.aio.AioRpcError) -> str:
     if error.code() is grpc.StatusCode.INTERNAL and error.details() == "Internal error from Core":
         return "UNAVAILABLE: the connection was lost before the request was written"
     return f"{error.code().name}: {error.details()}"
+
+
+def no_server(address: Address, path: str) -> str:
+    """Returns why a call of the method `path` has no answer from a node that was reached."""
+    host, port = address
+    if path.startswith(f"/{CONTROLLER}/"):
+        return f"no controller serves at {host}:{port} (is it a broker's address?)"
+    return f"no broker serves at {host}:{port} (is it the controller's address?)"

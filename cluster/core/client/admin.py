@@ -10,7 +10,16 @@ from cluster.core.client.effects import AdminEffect, Answered, Described
 from cluster.core.client.metadata_cache import MetadataUpdater
 from cluster.core.effects import Send, SetTimer, Stop
 from cluster.core.errors import ErrorCode
-from cluster.core.events import Event, JobDone, Request, Response, Shutdown, TimerFired, TransportError
+from cluster.core.events import (
+    Event,
+    JobDone,
+    Request,
+    Response,
+    Shutdown,
+    TimerFired,
+    TransportError,
+    Unserved,
+)
 from cluster.core.messages import (
     AlterTopicConfigsRequest,
     AlterTopicConfigsResponse,
@@ -170,6 +179,9 @@ class AdminCore:
     def _on_answer(self, now_ms: int, task: _Task, body: ResponseBody | TransportError) -> list[AdminEffect]:
         assert task.call is None, (task.ticket, task.call)
         error, message = _error_of(body)
+        if isinstance(body, Unserved) and not self.metadata.cache.brokers:
+            # No address that this client has been given is a broker's, so no time mends it.
+            error = ErrorCode.INVALID_REQUEST
         self.metadata.count_failure(has_failed=error in _OF_THE_NODE)
         may_help = error in _OF_THE_NODE or error.is_retriable
         if may_help and error not in _NEVER_IN_PLACE:
@@ -177,7 +189,8 @@ class AdminCore:
             task.retry_at_ms = now_ms + self.config.retry_backoff_ms
             return []
         del self._tasks[task.ticket]
-        assert not isinstance(body, TransportError)
+        answer = None if isinstance(body, TransportError) else body
+        assert answer is not None or error is ErrorCode.INVALID_REQUEST, (task.ticket, error)
         learned: list[AdminEffect] = []
         if isinstance(body, MetadataResponse) and error is ErrorCode.NONE:
             learned += self.metadata.cache.update(body)
@@ -185,7 +198,7 @@ class AdminCore:
                 return [*learned, *self._ask_brokers(now_ms, task, body)]
         if task.is_description:
             return [Described(ticket=task.ticket, metadata=None, error=error, message=message)]
-        return [*learned, Answered(ticket=task.ticket, body=body, error=error, message=message)]
+        return [*learned, Answered(ticket=task.ticket, body=answer, error=error, message=message)]
 
     def _ask_brokers(self, now_ms: int, task: _Task, metadata: MetadataResponse) -> list[AdminEffect]:
         assert isinstance(task.body, MetadataRequest)

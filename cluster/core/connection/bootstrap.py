@@ -8,7 +8,7 @@ from typing import Generic, TypeVar, final
 
 from cluster.core.connection.outgoing import Answer
 from cluster.core.errors import ErrorCode
-from cluster.core.events import TransportError
+from cluster.core.events import TransportError, Unserved
 from cluster.core.messages import MetadataResponse
 
 Address = TypeVar("Address")
@@ -21,6 +21,8 @@ class Bootstrap(Generic[Address]):
     def __init__(self, addresses: Iterable[Address]) -> None:
         self._addresses = deque(addresses)
         self._calls: dict[int, Address] = {}
+        # Those that serve no client, as they have answered last.
+        self._unserving: dict[Address, None] = {}
 
     def choose(self, call: int) -> Address | None:
         """Returns the address for a call; None if there are none at all."""
@@ -30,14 +32,24 @@ class Bootstrap(Generic[Address]):
         self._calls[call] = self._addresses[0]
         return self._addresses[0]
 
-    def on_answer(self, call: int, body: Answer) -> None:
+    def on_answer(self, call: int, body: Answer) -> Answer:
         """Notes the end of a call. After a failure the next address is tried first: a broker may be starting for long.
 
-        A call that was not chosen for here is ignored.
+        Returns the answer for the client: that an address serves no client only once none of them does. A call that
+        was not chosen for here is ignored.
         """
         address = self._calls.pop(call, None)
-        if address is not None and _has_failed(body) and self._addresses[0] == address:
+        if address is None:
+            return body
+        if _has_failed(body) and self._addresses[0] == address:
             self._addresses.rotate(-1)
+        if not isinstance(body, Unserved):
+            self._unserving.pop(address, None)
+            return body
+        self._unserving[address] = None
+        assert len(self._unserving) <= len(self._addresses), (len(self._unserving), len(self._addresses))
+        is_everywhere = all(each in self._unserving for each in self._addresses)
+        return body if is_everywhere else TransportError(reason=body.reason)
 
 
 def _has_failed(body: Answer) -> bool:

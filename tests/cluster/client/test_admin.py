@@ -11,7 +11,7 @@ from cluster.core.client.config import AdminConfig
 from cluster.core.client.effects import AdminEffect, Answered, Described
 from cluster.core.effects import BOOTSTRAP, Send, SetTimer
 from cluster.core.errors import ClusterError, ErrorCode
-from cluster.core.events import Response, TimerFired, TransportError
+from cluster.core.events import Response, TimerFired, TransportError, Unserved
 from cluster.core.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
@@ -84,6 +84,28 @@ def test_call_is_given_up_after_its_time_with_the_last_reason() -> None:
     (answered,) = admin.step(250, WAKE)
     expected = Answered(ticket=5, body=None, error=ErrorCode.NETWORK_EXCEPTION, message="cut")
     assert answered == expected
+
+
+def test_addresses_of_which_none_is_a_brokers_are_told_at_once() -> None:
+    admin = AdminCore(AdminConfig())
+    (send,) = sends(admin.ask(0, MetadataRequest(), ticket=5))
+    (answered,) = admin.step(0, Response(call=send.call, body=Unserved(reason="no broker serves")))
+    assert answered == Answered(
+        ticket=5, body=None, error=ErrorCode.INVALID_REQUEST, message="no broker serves"
+    )
+    (send,) = sends(admin.describe(0, ticket=6))
+    (described,) = admin.step(0, Response(call=send.call, body=Unserved(reason="no broker serves")))
+    assert isinstance(described, Described)
+    assert (described.error, described.message) == (ErrorCode.INVALID_REQUEST, "no broker serves")
+
+
+def test_a_known_broker_may_help_where_the_addresses_do_not() -> None:
+    admin = AdminCore(AdminConfig())
+    (send,) = sends(admin.ask(0, MetadataRequest(), ticket=5))
+    admin.step(0, Response(call=send.call, body=FakeCluster({"t": 1}).metadata(["t"])))
+    (send,) = sends(admin.ask(0, CREATE, ticket=6))
+    effects = admin.step(0, Response(call=send.call, body=Unserved(reason="no broker serves")))
+    assert effects == [SetTimer(key="admin.wake", at_ms=100)]
 
 
 def test_a_description_of_a_refused_metadata_has_the_error() -> None:

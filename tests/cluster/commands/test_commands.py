@@ -154,6 +154,19 @@ def test_unusable_input_is_kafkas_error_on_one_line(
     assert lines[0].startswith(f"error: {error}: ")
 
 
+@pytest.mark.parametrize(
+    "arguments", [("topics", "list"), ("topics", "create", "nowhere"), ("consume", "t"), ("produce", "t")]
+)
+def test_the_address_of_the_controller_is_unusable_and_named(cluster: Up, arguments: tuple[str, ...]) -> None:
+    port = json.loads((cluster.data / "cluster.json").read_text())["controller_port"]
+    done = replog(*arguments, "--bootstrap-server", f"127.0.0.1:{port}")
+    assert (done.returncode, done.stderr.decode()) == (
+        2,
+        f"error: INVALID_REQUEST: no broker serves at 127.0.0.1:{port} (is it the controller's address?)\n",
+    )
+    assert b"nowhere" not in cluster.run("topics", "list").stdout
+
+
 def test_an_offset_out_of_range_is_reported(cluster: Up) -> None:
     create(cluster, "ranged")
     done = cluster.run("consume", "ranged", "--partition", "0", "--offset", "99", "--timeout-ms", "20000")

@@ -13,13 +13,14 @@ from cluster.core.connection.merging import MERGE_CALLS_BYTES, MERGE_PAIRS
 from cluster.core.connection.outgoing import (
     MOST_OF_A_METHOD,
     NEVER_MS,
+    Answer,
     Outgoing,
     OutgoingStream,
     UnaryCalls,
 )
 from cluster.core.connection.pieces import MOST_FRAME_BYTES, PIECE_BYTES, cut, is_piece
 from cluster.core.errors import ErrorCode
-from cluster.core.events import TransportError
+from cluster.core.events import TransportError, Unserved
 from cluster.core.messages import (
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
@@ -230,6 +231,24 @@ def test_the_next_bootstrap_address_is_tried_after_a_failure_of_the_first() -> N
     assert addresses.choose(5) == "a"
     addresses.on_answer(99, TransportError(reason="of a call to a known node"))
     assert Bootstrap([]).choose(1) is None
+
+
+def test_that_no_address_is_a_brokers_is_said_once_each_has_answered_so() -> None:
+    addresses = Bootstrap(["a", "b"])
+    wrong, dead = Unserved(reason="no broker"), TransportError(reason="connection refused")
+    answers: list[tuple[Answer, Answer]] = [
+        (wrong, TransportError(reason="no broker")),
+        (dead, dead),
+        (wrong, TransportError(reason="no broker")),
+        (wrong, wrong),
+        # One that has become a broker's is one, also when it dies.
+        (MetadataResponse(), MetadataResponse()),
+        (dead, dead),
+        (wrong, TransportError(reason="no broker")),
+    ]
+    for call, (answer, wanted) in enumerate(answers):
+        assert addresses.choose(call) is not None
+        assert addresses.on_answer(call, answer) == wanted, call
 
 
 def test_unary_answers_come_in_any_order() -> None:
