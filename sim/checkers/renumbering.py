@@ -117,7 +117,7 @@ class Renumbering:
             identity = (batch.producer_id, batch.producer_epoch)
             sent = self._find(batches, identity, batch.base_sequence, content)
             if sent is None:
-                self._judge_number(client[0], topic_partition, batches, identity)
+                self._judge_number(client, topic_partition, batches, identity)
                 self._judge(client, topic_partition, batches, content, batch)
                 sent = Sent(
                     identity=identity, base_sequence=batch.base_sequence, last_sequence=batch.last_sequence,
@@ -152,13 +152,15 @@ class Renumbering:
                 return
 
     def _judge_number(
-        self, name: str, topic_partition: TopicPartition, batches: list[Sent], identity: Identity
+        self, client: Client, topic_partition: TopicPartition, batches: list[Sent], identity: Identity
     ) -> None:
         """Judge whether a batch may be sent for the first time.
 
-        One that was refused may have been split: its parts count as one, and are not known here.
+        One that was refused may have been split: its parts count as one, and are not known here. One that was repeated
+        after a later one had come to the log, and then given up, takes no place: the sequences go on.
         """
-        mine = [each for each in batches if each.identity == identity]
+        name, end = client[0], self._ends.get((client, topic_partition, identity), 0)
+        mine = [each for each in batches if each.identity == identity and each.base_sequence >= end]
         may_be_split = any(each.is_refused or each.was_too_large for each in mine)
         if len(mine) >= MOST_BATCHES and not may_be_split:
             what = f"{name} sends a batch beside {len(mine)} others of its epoch {identity[1]} without an outcome"

@@ -192,6 +192,18 @@ def test_a_sixth_may_follow_once_the_oldest_are_known_to_be_there() -> None:
     assert story.sent(7, "v7", 7) == 1
 
 
+def test_one_that_was_repeated_behind_what_is_there_and_then_given_up_does_not_count() -> None:
+    story = Story()
+    story.sent(0, "v0", 0)
+    story.sent(1, "v1", 1)
+    story.answered(0, None)
+    story.answered(1)
+    story.sent(2, "v0", 0)
+    story.answered(2, None)
+    assert [story.sent(call, f"v{call}", call) for call in range(3, 8)] == [0] * 5
+    assert story.sent(8, "v8", 8) == 1
+
+
 def test_those_of_another_epoch_and_those_that_may_be_split_do_not_count() -> None:
     story = Story()
     for sequence in range(5):
