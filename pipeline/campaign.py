@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.python_path import python_path
+from cluster.local.python_path import python_path
 from sim.seed_range import Seeds
 
 if TYPE_CHECKING:

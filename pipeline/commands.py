@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cluster.local.python_path import own_python_path
 from pipeline.campaign import run_campaign
 from pipeline.drawn_command import PROFILES, checked_job, open_results, print_sum
-from pipeline.python_path import own_python_path
 from pipeline.quiet import (
     cause_in,
     end_children,

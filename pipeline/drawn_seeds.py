@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
-from pipeline.python_path import python_path
+from cluster.local.python_path import python_path
 from sim.cpu_limit import MOST_CPU_S
 from sim.seeds import run_seeds
 from sim.swarm.groups import signature_of

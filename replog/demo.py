@@ -28,6 +28,7 @@ from cluster.core.client.effects import EndOfPartition, Fetched
 from cluster.core.errors import ClusterError
 from cluster.core.messages import PartitionMetadata, ReplicaDescription, TopicPartition
 from cluster.local.layout import CONTROLLER_PORT_DISTANCE, DEFAULT_PORT, HOST
+from cluster.local.python_path import python_path
 from cluster.shell.clients import AsyncAdmin, AsyncConsumer, AsyncProducer, DeliveryError, RecordMetadata
 from cluster.shell.server import PortInUse, check_port_free
 from storage.batch import iterate_batches
@@ -97,7 +98,8 @@ def cluster(data: Path, port: int) -> Iterator[None]:
     config = [part for pair in SESSION for part in ("--config", pair)]
     arguments = ["up", "--nodes", str(NODES), "--port", str(port), "--data", str(data), *config]
     started = time.perf_counter()
-    up = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE)
+    environment = os.environ | python_path(os.environ)
+    up = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, env=environment)
     try:
         assert up.stdout is not None
         line = up.stdout.readline().decode().strip()
@@ -295,7 +297,8 @@ async def show(run: Run) -> None:
         )
         started = time.perf_counter()
         restart = command("nodes", "start", str(killed), "--data", str(run.data))
-        process = await asyncio.create_subprocess_exec(*restart, stdout=subprocess.DEVNULL)
+        environment = os.environ | python_path(os.environ)
+        process = await asyncio.create_subprocess_exec(*restart, stdout=subprocess.DEVNULL, env=environment)
         if await process.wait() != 0:
             raise ClaimBroken(f"node {killed} did not start again")
         high_watermark = await until_caught_up(admin, range(1, NODES + 1))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, final
 
 from cluster.local.layout import ClusterSpec
+from cluster.local.python_path import python_path
 
 # What is sent to the process if the command is interrupted before the cluster is ready.
 _INTERRUPT = signal.SIGTERM
@@ -47,22 +50,28 @@ class NotReady(Exception):
 def start_detached(spec: ClusterSpec) -> dict[str, Any]:
     """Starts the cluster in a session of its own; returns what it said when it was ready, and its process id.
 
-    Raises NotReady, and KeyboardInterrupt after the process has ended too.
+    Raises NotReady. What else ends the wait, such as KeyboardInterrupt, ends the process too.
     """
     command = [sys.executable, "-m", "replog", "up", *arguments_of(spec), "--json", "--in-background"]
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            start_new_session=True,
+            env=os.environ | python_path(os.environ),
         )
         assert process.stdout is not None
         try:
             with process.stdout:
-                ready = _ready(process.stdout.readline())
+                ready = ready_of(process.stdout)
             if ready is None:
                 process.wait()
             said.seek(0)
             message = said.read().decode(errors="replace").strip()
-        except KeyboardInterrupt:
+        except BaseException:
+            # Nobody else knows of it yet.
             _end(process)
             raise
     if ready is None:
@@ -70,12 +79,17 @@ def start_detached(spec: ClusterSpec) -> dict[str, Any]:
     return {**ready, "said": message, "pid": process.pid, "log": str(log_path(spec.data))}
 
 
-def _ready(line: bytes) -> dict[str, Any] | None:
-    """Returns the object by which `up` says that it is ready; None for any other line, as at its end."""
-    if not line:
-        return None
-    told: dict[str, Any] = json.loads(line)
-    return told if told["event"] == "ready" else None
+def ready_of(lines: Iterable[bytes]) -> dict[str, Any] | None:
+    """Returns the object by which `up` says that it is ready; None if it ends before.
+
+    Lines that are no such object are skipped: what the interpreter loads at its start may print some.
+    """
+    for line in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            told = json.loads(line)
+            if isinstance(told, dict) and told.get("event") == "ready":
+                return told
+    return None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -21,6 +21,7 @@ from typing import final
 from cluster.local.endings import how_it_ended
 from cluster.local.layout import HOST, ClusterSpec, NodeSpec
 from cluster.local.own_files import open_output
+from cluster.local.python_path import python_path
 from cluster.local.waits import ManyWaits, Waits
 
 STATES = ("stopped", "starting", "ready", "failed", "dead")
@@ -172,7 +173,7 @@ class Supervisor:
                 stdout=subprocess.PIPE,
                 stderr=output,
                 start_new_session=True,
-                env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},
+                env={"GRPC_VERBOSITY": "NONE", **os.environ, **python_path(os.environ)},
             )
         node.watcher = asyncio.get_running_loop().create_task(self._watch(node, node.process))
         if self._is_ending:

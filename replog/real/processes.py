@@ -15,6 +15,7 @@ from typing import Protocol, final
 from cluster.core.config import BrokerConfig
 from cluster.core.messages import CONTROLLER_ID
 from cluster.local.layout import HOST
+from cluster.local.python_path import python_path
 from replog.real import launch
 from sim.scenario.model import Scenario
 from sim.scenario.settings import SETTINGS
@@ -93,7 +94,7 @@ class Process:
                 # The terminal's Ctrl-C reaches the run only, which ends all processes.
                 start_new_session=True,
                 limit=MAX_LINE_BYTES,
-                env={**os.environ, "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "NONE")},
+                env={"GRPC_VERBOSITY": "NONE", **os.environ, **python_path(os.environ)},
             )
         # A kill before this was of a process that had ended.
         self.paused = self.is_asked = self.is_killed = False

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import IO, Any, final
+from typing import IO, final
+
+from cluster.local.detached import ready_of
+from cluster.local.python_path import python_path
 
 # How long a start or an orderly stop may take before the test fails.
 PATIENCE_S = 60.0
@@ -54,12 +56,14 @@ class RealCluster:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._said,
+            env=os.environ | python_path(os.environ),
         )
         # The end of `up` ends the wait for what it says.
         late = threading.Timer(PATIENCE_S, process.terminate)
         late.start()
         try:
-            ready = self._ready(process)
+            assert process.stdout is not None
+            ready = ready_of(process.stdout)
         except BaseException:
             # Nobody else would end its nodes: there is no cluster to leave yet.
             self.stop()
@@ -71,16 +75,6 @@ class RealCluster:
             self._forget()
             raise ClusterNotReady(self.output.read_text(errors="replace").strip())
         self.bootstrap = str(ready["bootstrap_server"])
-
-    @staticmethod
-    def _ready(process: subprocess.Popen[bytes]) -> dict[str, Any] | None:
-        """Returns what `up` says once every node can serve; None if it ends before."""
-        assert process.stdout is not None
-        for line in process.stdout:
-            told: dict[str, Any] = json.loads(line)
-            if told.get("event") == "ready":
-                return told
-        return None
 
     @property
     def output(self) -> Path:
@@ -116,6 +110,7 @@ class RealCluster:
             check=True,
             timeout=PATIENCE_S,
             text=True,
+            env=os.environ | python_path(os.environ),
         )
         return done.stdout
 

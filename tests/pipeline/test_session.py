@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import pipeline
-from pipeline.python_path import own_python_path, python_path
+from cluster.local.python_path import own_python_path, python_path
 from pipeline.session import environment_for, settings_for
 
 

@@ -50,12 +50,13 @@ def test_a_time_limit_that_ends_the_wait_for_a_cluster_ends_its_nodes(
 ) -> None:
     begun: list[subprocess.Popen[bytes]] = []
 
-    def interrupted(process: subprocess.Popen[bytes]) -> None:
-        begun.append(process)
+    def interrupted(_: object) -> None:
+        assert cluster._process is not None
+        begun.append(cluster._process)
         raise TimeoutError("the test may take no longer")
 
     cluster = RealCluster(tmp_path, nodes=1)
-    monkeypatch.setattr(cluster, "_ready", interrupted)
+    monkeypatch.setattr("replog.testing.real_cluster.ready_of", interrupted)
     with pytest.raises(TimeoutError), cluster:
         pass
     assert begun[0].returncode is not None

@@ -78,3 +78,16 @@ def test_what_is_started_while_all_are_stopped_is_not_left_running(
         assert not any(node.is_alive for node in supervisor.nodes)
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_node_does_not_import_from_the_current_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A user's queue.py took the place of Python's, and no node started."""
+    for name in ("storage.py", "queue.py", "cluster.py"):
+        (tmp_path / name).write_text("raise SystemExit('the wrong module')")
+    monkeypatch.chdir(tmp_path)
+    shown, _ = died(
+        monkeypatch, tmp_path / "data", "import cluster, queue, storage, sys; " + READY + "sys.stdin.read()"
+    )
+    assert shown == "dead (exit status 0)"

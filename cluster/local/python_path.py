@@ -1,4 +1,4 @@
-"""Chooses where the Python processes that a campaign or a read starts look for modules."""
+"""Chooses where the Python processes that a command starts look for modules: nodes, runs of a campaign, a read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-_ROOT = Path(__file__).parent.parent
+_ROOT = Path(__file__).parent.parent.parent
 # What is installed there is found in any case, and there is more than our packages.
 _INSTALLED = ("site-packages", "dist-packages")
 
@@ -26,7 +26,7 @@ def python_path(environment: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def own_python_path() -> Iterator[None]:
-    """Set these variables for the processes that this one starts within the block, and take them back at its end."""
+    """Sets these variables for the processes that this one starts within the block; takes them back at its end."""
     added = python_path(os.environ)
     before = {name: os.environ.get(name) for name in added}
     os.environ |= added
