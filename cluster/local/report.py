@@ -25,6 +25,7 @@ def describe(node: ManagedNode) -> dict[str, object]:
         "node": "controller" if spec.is_controller else spec.node_id,
         "state": node.state,
         "pid": node.pid,
+        "pid_file": str(spec.pid_path),
         "address": f"{HOST}:{spec.port}",
         "directory": str(spec.directory),
         "log_directories": [str(path) for path in spec.log_directories],

@@ -32,6 +32,8 @@ class RealCluster:
     def __init__(self, data: Path, *options: str, nodes: int = 3) -> None:
         self.data, self.nodes, self._options = data, nodes, options
         self.bootstrap = ""
+        # By number or name: the file with the process id of the node while it runs.
+        self._pid_files: dict[str, Path] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] | None = None
 
@@ -75,6 +77,7 @@ class RealCluster:
             self._forget()
             raise ClusterNotReady(self.output.read_text(errors="replace").strip())
         self.bootstrap = str(ready["bootstrap_server"])
+        self._pid_files = {str(node["node"]): Path(node["pid_file"]) for node in ready["nodes"]}
 
     @property
     def output(self) -> Path:
@@ -82,9 +85,8 @@ class RealCluster:
         return self.data / "up.err"
 
     def pid(self, node: int | str) -> int:
-        """Returns the process id of a broker, by its number, or of `controller`."""
-        name = node if isinstance(node, str) else f"node-{node}"
-        return int((self.data / name / "pid").read_text())
+        """Returns the process id of a broker, by its number, or of `controller`. Raises OSError if it does not run."""
+        return int(self._pid_files[str(node)].read_text())
 
     def kill(self, node: int | str) -> None:
         """Send SIGKILL to a broker or to `controller`; `up` does not start it again."""
@@ -119,7 +121,7 @@ class RealCluster:
         if self._process is None:
             return
         process = self._process
-        for node in ("controller", *range(1, self.nodes + 1)):
+        for node in self._pid_files:
             self._wake(node)
         process.send_signal(signal.SIGTERM)
         try:

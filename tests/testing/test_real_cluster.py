@@ -40,6 +40,24 @@ def test_a_real_cluster_serves_and_a_killed_node_comes_back(request: pytest.Fixt
         os.kill(pid, 0)
 
 
+@pytest.mark.slow
+def test_a_node_with_log_directories_is_found_killed_and_started_again(tmp_path: Path) -> None:
+    """Its process id is in another file, and one of an earlier run without them may be left."""
+    directories = f"{tmp_path / 'one'},{tmp_path / 'two'}"
+    with RealCluster(tmp_path / "data", "--log-dirs", directories, nodes=1) as cluster:
+        left = tmp_path / "data" / "node-1" / "pid"
+        left.parent.mkdir(exist_ok=True)
+        left.write_text("1")
+        killed = cluster.pid(1)
+        assert cluster.pid("controller") not in (1, killed)
+        cluster.pause(1)
+        cluster.kill(1)
+        # It returns once `up` knows of the death.
+        cluster.command("nodes", "kill", "1", "--data", str(cluster.data))
+        cluster.restart(1)
+        assert cluster.pid(1) not in (1, killed)
+
+
 def test_a_cluster_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(ClusterNotReady, match=r"no\.such\.setting"):
         RealCluster(tmp_path, "--config", "no.such.setting=1").start()
