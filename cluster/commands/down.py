@@ -24,8 +24,8 @@ from cluster.local.layout import UnusableInput
 def down(data: Path, as_json: bool) -> None:
     """End the cluster that runs on a data directory, in order, and wait until it has ended.
 
-    Exit status: 0 every node stopped in order, 1 one had to be killed, 2 no cluster runs there, 3 interrupted; then
-    the cluster goes on ending.
+    Exit status: 0 every node stopped in order, 1 one did not or had to be killed, 2 no cluster runs there,
+    3 interrupted; then the cluster goes on ending.
     """
     from cluster.local.control import NodeCommandFailed, end_cluster
     from cluster.local.waits import patience
@@ -37,8 +37,12 @@ def down(data: Path, as_json: bool) -> None:
     except NodeCommandFailed as error:
         fail(error, 1)
     if as_json:
-        click.echo(json.dumps({"ended": True, "killed": outcome.killed, "nodes": outcome.nodes}))
+        told = {"ended": True, "killed": outcome.killed, "failed": outcome.failed, "nodes": outcome.nodes}
+        click.echo(json.dumps(told))
     else:
         click.echo(f"The cluster on {data} has ended.")
+    troubles = [f"did not stop in order: {name}: {how}" for name, how in outcome.failed.items()]
     if outcome.killed:
-        fail(f"did not stop in order and was killed: {', '.join(outcome.killed)}", 1)
+        troubles.append(f"did not stop in order and was killed: {', '.join(outcome.killed)}")
+    if troubles:
+        fail("; ".join(troubles), 1)

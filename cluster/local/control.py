@@ -11,6 +11,7 @@ import json
 import secrets
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -27,18 +28,26 @@ ANSWER_TIMEOUT_S = 90.0
 FINISH_TIMEOUT_S = 2.0
 MAX_LINE_BYTES = 4096
 _LOOK_S = 0.02
+# Whether the caller of a command waits for its answer no more.
+HasLeft = Callable[[], bool]
 
 
 class NodeCommandFailed(Exception):
     """A failure of a command that the cluster accepted and could not carry out."""
 
 
+class _StopFailed(Exception):
+    """A stop of a node that was not in order."""
+
+
 @final
 class ControlServer:
-    """Carries out one command at a time; a caller without the token gets no answer.
+    """Carries out the commands of callers that have the token; others get no answer.
 
-    The command `down` sets `stop`, and is answered by `finish`, after the cluster has ended. `ending` is told what that
-    end waits for.
+    The stops and starts of a node are in the order in which they came. No turn lasts until the node serves: that may
+    wait for another node's start. A command whose caller has left before its turn is dropped.
+    The command `down` sets `stop`, and is answered by `finish`, after the cluster has ended. `ending` is told what
+    that end waits for.
     """
 
     def __init__(self, supervisor: Supervisor, stop: asyncio.Event, ending: ManyWaits) -> None:
@@ -48,7 +57,8 @@ class ControlServer:
         self._ended = asyncio.Event()
         self._downs: set[asyncio.Task[object]] = set()
         self._token = secrets.token_hex(16)
-        self._turn = asyncio.Lock()
+        # By node id.
+        self._turns = {node.spec.node_id: asyncio.Lock() for node in supervisor.nodes}
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -76,7 +86,7 @@ class ControlServer:
                     writer.write(json.dumps({"waits": what}).encode() + b"\n")
 
                 waits = Waits(say, float(asked.get("patience_s", 0)))
-                answer = await self._answer(str(asked["command"]), asked.get("node"), waits)
+                answer = await self._answer(str(asked["command"]), asked.get("node"), waits, reader.at_eof)
                 writer.write(json.dumps(answer).encode() + b"\n")
                 await writer.drain()
         except (ValueError, KeyError, TypeError, OSError, OverflowError, RecursionError):
@@ -85,7 +95,9 @@ class ControlServer:
         finally:
             writer.close()
 
-    async def _answer(self, command: str, node_id: object, waits: Waits) -> dict[str, object]:
+    async def _answer(
+        self, command: str, node_id: object, waits: Waits, has_left: HasLeft
+    ) -> dict[str, object]:
         if command == "down":
             return await self._down(waits)
         if command == "list":
@@ -99,11 +111,8 @@ class ControlServer:
                 "is_unusable": True,
             }
         try:
-            async with self._turn:
-                if self._stop.is_set():
-                    return {"error": "the cluster is ending"}
-                await self._carry_out(command, node, waits)
-        except (StartFailed, TimeoutError) as error:
+            await self._carry_out(command, node, waits, has_left)
+        except (StartFailed, TimeoutError, _StopFailed) as error:
             return {"error": str(error)}
         except OSError as error:
             # A full disk refuses the node's directory or its log.
@@ -122,7 +131,8 @@ class ControlServer:
         finally:
             waits.end()
             task.add_done_callback(self._downs.discard)
-        return {"nodes": self._describe_all(), "killed": self._supervisor.killed}
+        supervisor = self._supervisor
+        return {"nodes": self._describe_all(), "killed": supervisor.killed, "failed": supervisor.failed}
 
     def _describe_all(self) -> list[dict[str, object]]:
         return [describe(node) for node in self._supervisor.nodes]
@@ -132,26 +142,52 @@ class ControlServer:
             return self._supervisor.controller
         return self._supervisor.brokers.get(node_id) if isinstance(node_id, int) else None
 
-    async def _carry_out(self, command: str, node: ManagedNode, waits: Waits) -> None:
+    async def _carry_out(self, command: str, node: ManagedNode, waits: Waits, has_left: HasLeft) -> None:
+        """Carries out a command, and returns once the node serves if it is to. Raises StartFailed and the like."""
         assert command in COMMANDS, command
-        if command == "kill":
+        if command == "kill" and node.is_alive:
+            # Whatever is under way for the node, it is not to be waited for.
             await self._supervisor.kill(node)
-        if command in ("stop", "restart"):
-            await self._supervisor.stop(node, waits)
+            return
+        async with self._turns[node.spec.node_id]:
+            if self._stop.is_set():
+                raise StartFailed(node.spec, "the cluster is ending", is_unusable_input=False)
+            if has_left():
+                return
+            failure = await self._take_turn(command, node, waits)
         if command in ("start", "restart"):
             waits.begin(f"{node.spec.name} to serve")
             try:
-                await self._supervisor.start(node)
+                await self._supervisor.until_ready(node)
             finally:
                 waits.end()
+        if failure:
+            again = "; it was started again" if command == "restart" else ""
+            raise _StopFailed(f"{node.spec.name} did not stop in order: {failure}{again}")
+
+    async def _take_turn(self, command: str, node: ManagedNode, waits: Waits) -> str:
+        """Stops or starts the node, or both; returns why a stop was not in order, or nothing."""
+        failure = ""
+        if command == "kill":
+            await self._supervisor.kill(node)
+        if command in ("stop", "restart") and node.is_alive:
+            await self._supervisor.stop(node, waits)
+            failure = node.reason if node.was_killed or node.failure else ""
+        if command in ("start", "restart"):
+            await self._supervisor.begin(node)
+        return failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The nodes concerned after a command, and the names of those that an end of the cluster had to kill."""
+    """The nodes concerned after a command, and those that did not stop in order as the cluster ended.
+
+    Of these, `killed` has the names of those that had to be killed, `failed` how each of the others ended.
+    """
 
     nodes: list[dict[str, object]]
     killed: list[str]
+    failed: dict[str, str]
 
 
 def ask_cluster(
@@ -180,7 +216,7 @@ def ask_cluster(
     if "error" in answer:
         kind = UnusableInput if answer.get("is_unusable") else NodeCommandFailed
         raise kind(str(answer["error"]))
-    return Outcome(nodes=answer["nodes"], killed=answer.get("killed", []))
+    return Outcome(nodes=answer["nodes"], killed=answer.get("killed", []), failed=answer.get("failed", {}))
 
 
 def end_cluster(data: Path, *, say: Say, patience_s: float = 0.0) -> Outcome:

@@ -97,11 +97,14 @@ class Report:
     def ended(self, supervisor: Supervisor) -> None:
         """Writes that the cluster has ended, as an object or in the background."""
         if self._as_json and not self._is_in_background:
-            nodes = [describe(node) for node in supervisor.nodes]
+            told = {
+                "event": "ended",
+                "killed": supervisor.killed,
+                "failed": supervisor.failed,
+                "nodes": [describe(node) for node in supervisor.nodes],
+            }
             with contextlib.suppress(OSError):
-                sys.stdout.write(
-                    json.dumps({"event": "ended", "killed": supervisor.killed, "nodes": nodes}) + "\n"
-                )
+                sys.stdout.write(json.dumps(told) + "\n")
                 sys.stdout.flush()
         elif self._is_in_background:
             self.say("ended")

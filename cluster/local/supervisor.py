@@ -51,6 +51,9 @@ class ManagedNode:
     watcher: asyncio.Task[None] | None = None
     is_stopping: bool = False
     is_unusable_input: bool = False
+    # Whether its last stop had to kill it, and how it ended if it ended by itself then, but not in order.
+    was_killed: bool = False
+    failure: str = ""
     # Why the process stopped by itself, as it said; empty: it did not say, or was asked to stop.
     parting: str = ""
     # The size of its log when it started: what is written from there on is of this life.
@@ -88,8 +91,6 @@ class Supervisor:
         self._report = report
         self.controller = ManagedNode(spec.controller)
         self.brokers = {broker.node_id: ManagedNode(broker) for broker in spec.brokers}
-        # The nodes that did not stop in order and were killed.
-        self.killed: list[str] = []
         # Whether all nodes are being stopped: none is started any more.
         self._is_ending = False
 
@@ -97,24 +98,38 @@ class Supervisor:
     def nodes(self) -> tuple[ManagedNode, ...]:
         return (self.controller, *self.brokers.values())
 
+    @property
+    def killed(self) -> list[str]:
+        """The nodes whose last stop had to kill them."""
+        return [node.spec.name for node in self.nodes if node.was_killed]
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The nodes that ended by themselves in their last stop, but not in order, each with how it ended."""
+        return {node.spec.name: node.failure for node in self.nodes if node.failure}
+
     async def start_all(self) -> None:
         """Starts every node; returns once all serve. Raises StartFailed or TimeoutError; the caller then stops all."""
         for node in self.nodes:
             await self._spawn(node)
-        await asyncio.gather(*(self._until_ready(node) for node in self.nodes))
+        await asyncio.gather(*(self.until_ready(node) for node in self.nodes))
 
     async def start(self, node: ManagedNode) -> None:
         """Starts a node unless it runs; returns once it serves. Raises StartFailed or TimeoutError."""
+        await self.begin(node)
+        await self.until_ready(node)
+
+    async def begin(self, node: ManagedNode) -> None:
+        """Starts a node unless it runs; returns once it has a process. Raises StartFailed while the cluster ends."""
         if not node.is_alive:
             await self._spawn(node)
-        await self._until_ready(node)
 
     async def stop(
         self, node: ManagedNode, waits: Waits | ManyWaits | None = None, *, timeout_s: float = STOP_TIMEOUT_S
     ) -> None:
         """Stops a node in order; kills it after `timeout_s`, because a suspended process reacts to SIGKILL only.
 
-        `waits` is told what this waits for.
+        `waits` is told what this waits for. `was_killed` and `failure` of the node say whether it stopped in order.
         """
         # The process of another supervisor would be stopped behind its back.
         assert node in self.nodes, node.spec.name
@@ -127,8 +142,11 @@ class Supervisor:
         try:
             if not await self._ends_within(node, timeout_s):
                 self._report(f"{node.spec.name} did not stop within {timeout_s:.0f} s and is killed")
-                self.killed.append(node.spec.name)
+                node.was_killed = True
                 await self.kill(node)
+            elif _has_failed(node):
+                node.failure = node.reason
+                self._report(f"{node.spec.name} did not stop in order: {node.reason}")
         finally:
             if waits is not None:
                 waits.end()
@@ -163,8 +181,8 @@ class Supervisor:
         node.offline_directories.clear()
         node.become("starting")
         node.changed.clear()
-        node.is_stopping = False
-        node.parting = ""
+        node.is_stopping = node.was_killed = False
+        node.parting = node.failure = ""
         with open_output(spec.output_path) as output:
             node.log_start = output.tell()
             node.process = await asyncio.create_subprocess_exec(
@@ -229,7 +247,8 @@ class Supervisor:
                 node.is_unusable_input = bool(event.get("is_unusable_input"))
                 node.become("failed", str(event.get("reason")))
 
-    async def _until_ready(self, node: ManagedNode) -> None:
+    async def until_ready(self, node: ManagedNode) -> None:
+        """Waits until a node that was started serves. Raises StartFailed or TimeoutError."""
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 while node.state == "starting":
@@ -244,6 +263,13 @@ class Supervisor:
         assert node.watcher is not None
         done, _ = await asyncio.wait({node.watcher}, timeout=timeout_s)
         return bool(done)
+
+
+def _has_failed(node: ManagedNode) -> bool:
+    """Whether a node that was asked to stop has ended otherwise. One whose start failed has said so already."""
+    assert node.process is not None and not node.is_alive, node.spec.name
+    # A process that has only just begun does not catch the signal yet.
+    return node.process.returncode not in (0, -signal.SIGTERM) and node.state != "failed"
 
 
 def _stopping(node: ManagedNode, timeout_s: float) -> str:

@@ -91,3 +91,41 @@ def test_a_node_does_not_import_from_the_current_directory(
         monkeypatch, tmp_path / "data", "import cluster, queue, storage, sys; " + READY + "sys.stdin.read()"
     )
     assert shown == "dead (exit status 0)"
+
+
+def stopped(monkeypatch: pytest.MonkeyPatch, data: Path, script: str, *, timeout_s: float) -> Supervisor:
+    """Run `script` as node 1 until it is stopped. Return its supervisor after that."""
+    monkeypatch.setattr(Supervisor, "_command", lambda self, spec: [sys.executable, "-c", script])
+
+    async def run() -> Supervisor:
+        supervisor = Supervisor(ClusterSpec(data=data, nodes=1, port=1, controller_port=2), lambda line: None)
+        await supervisor.start(supervisor.brokers[1])
+        await supervisor.stop(supervisor.brokers[1], timeout_s=timeout_s)
+        return supervisor
+
+    return asyncio.run(asyncio.wait_for(run(), 60))
+
+
+GIVES_UP = "import os, signal, sys; signal.signal(15, lambda *_: os._exit(1)); " + READY + "sys.stdin.read()"
+DEAF = "import signal, sys; signal.signal(15, signal.SIG_IGN); " + READY + "sys.stdin.read()"
+STOPS = "import signal, sys; signal.signal(15, lambda *_: sys.exit(0)); " + READY + "sys.stdin.read()"
+
+
+def test_a_node_that_gives_up_its_stop_has_not_stopped_in_order(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    supervisor = stopped(monkeypatch, tmp_path, GIVES_UP, timeout_s=60)
+    assert (supervisor.killed, supervisor.failed) == ([], {"node 1": "exit status 1"})
+    assert supervisor.brokers[1].state == "stopped"
+
+
+def test_a_node_that_has_to_be_killed_has_not_stopped_in_order(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    supervisor = stopped(monkeypatch, tmp_path, DEAF, timeout_s=0)
+    assert (supervisor.killed, supervisor.failed) == (["node 1"], {})
+
+
+def test_a_node_that_stops_in_order_is_no_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    supervisor = stopped(monkeypatch, tmp_path, STOPS, timeout_s=60)
+    assert (supervisor.killed, supervisor.failed) == ([], {})
