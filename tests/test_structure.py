@@ -31,7 +31,7 @@ ORDERS = {
         "node broker controller replica client metadata connection refusals outbox effects events config bounds fencing"
         " messages errors"
     ),
-    "cluster.shell": "clients server incoming refused runtime transport forks streams engine wire",
+    "cluster.shell": "clients server incoming refused runtime transport failures forks streams engine wire",
     "sim": (
         "commands shrink view determinism detection swarm seeds_output seeds cpu_limit interruption run seed_range"
         " bundled result_lines canaries twin_logs held_files departures judgement verified_logs sometimes"

@@ -25,6 +25,7 @@ from cluster.core.effects import BOOTSTRAP, Send
 from cluster.core.events import TransportError, Unserved
 from cluster.core.messages import FetchRequest, ProduceRequest
 from cluster.rpc.methods import CONTROLLER
+from cluster.shell.failures import FailedCalls
 from cluster.shell.forks import note_channel
 from cluster.shell.streams import CODEC, MAX_MESSAGE_BYTES, why_refused
 
@@ -38,6 +39,8 @@ Answers = Sequence[tuple[int, Answer]]
 Deliver = Callable[[Answers], None]
 # Receives calls that need no writing any more.
 Written = Callable[[Sequence[int]], None]
+# Logs why a call has failed.
+OnFailed = Callable[[str], None]
 Address = tuple[str, int]
 UnaryCall = grpc.aio.UnaryUnaryCall[bytes, bytes] | grpc.aio.StreamUnaryCall[bytes, bytes]
 
@@ -129,9 +132,15 @@ class GrpcStream:
     """One bidirectional stream of gRPC under an `OutgoingStream`: a reader task, a writer task, and a timer."""
 
     def __init__(
-        self, channel: grpc.aio.Channel, stream: OutgoingStream, deliver: Deliver, written: Written
+        self,
+        channel: grpc.aio.Channel,
+        stream: OutgoingStream,
+        deliver: Deliver,
+        written: Written,
+        on_failed: OnFailed,
     ) -> None:
         self.stream = stream
+        self._on_failed = on_failed
         self._written = written
         # Without serialisers gRPC takes and returns bytes.
         self._call = channel.stream_stream(stream.codec.path, None, None)(None)
@@ -162,6 +171,8 @@ class GrpcStream:
         for task in self._tasks:
             task.cancel()
         self._alarm.cancel()
+        # All of them have failed for one reason.
+        _note(ended[:1], self._on_failed)
         self._tell_ended(ended)
 
     def _tell_ended(self, ended: Ended) -> None:
@@ -230,7 +241,8 @@ class GrpcStream:
         try:
             while (frame := await read_or_end(self._call)) is not None:
                 if answers := self.stream.on_frame(frame):
-                    self._deliver([(call, _noted(body)) for call, body in answers])
+                    _note(answers, self._on_failed)
+                    self._deliver(answers)
         except grpc.aio.AioRpcError as error:
             reason = reason_of(error)
         except Malformed as error:
@@ -246,8 +258,9 @@ class GrpcStream:
 class Peer:
     """One peer's address with its channel, streams and unary calls."""
 
-    def __init__(self, address: Address, deliver: Deliver, written: Written) -> None:
+    def __init__(self, address: Address, deliver: Deliver, written: Written, failed: FailedCalls) -> None:
         self.address = address
+        self._on_failed = partial(failed.write, "{}:{}".format(*address))
         self._deliver, self._written = deliver, written
         note_channel()
         self._channel = grpc.aio.insecure_channel("{}:{}".format(*address), options=CHANNEL_OPTIONS)
@@ -265,7 +278,7 @@ class Peer:
             stream = self._outgoing.send_on_stream(loop_ms(), effect, body)
             carrier = self._streams.get(stream.codec.path)
             if carrier is None or carrier.stream is not stream:
-                carrier = GrpcStream(self._channel, stream, self._deliver, self._written)
+                carrier = GrpcStream(self._channel, stream, self._deliver, self._written, self._on_failed)
                 self._streams[stream.codec.path] = carrier
             carrier.wake()
             return
@@ -309,7 +322,8 @@ class Peer:
             answer = unary.fail(call, "cancelled")
         if answer is not None:
             self._begin_calls()
-            self._deliver([(call, _noted(answer))])
+            _note([(call, answer)], self._on_failed)
+            self._deliver([(call, answer)])
 
     def _begin(self, path: str, frame: bytes) -> UnaryCall:
         """Begins a unary call, with a large request in pieces: for the node, both are a stream of requests."""
@@ -363,6 +377,7 @@ class Peers:
         self._bootstrap = Bootstrap(bootstrap)
         self._bootstrap_peers: dict[Address, Peer] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._failed = FailedCalls(lambda: loop_ms() / 1000)
         # Is called with calls without a reply expected that are written, or have ended, and perhaps with others. Only
         # a client has such calls.
         self.after_writing: Written = _do_nothing
@@ -379,7 +394,7 @@ class Peers:
             return
         if known is not None:
             self._close_later(known)
-        self._peers[node_id] = Peer(address, self._deliver, self._on_written)
+        self._peers[node_id] = Peer(address, self._deliver, self._on_written, self._failed)
 
     def send(self, effect: Send) -> None:
         """Sends to the node, or fails the call from the loop where no address of the node is known."""
@@ -403,7 +418,7 @@ class Peers:
         peer = self._bootstrap_peers.get(address)
         if peer is None:
             peer = self._bootstrap_peers[address] = Peer(
-                address, self._on_bootstrap_answers, self._on_written
+                address, self._on_bootstrap_answers, self._on_written, self._failed
             )
         assert peer.address == address, (peer.address, address)
         return peer
@@ -433,11 +448,11 @@ def _do_nothing(calls: Sequence[int]) -> None:
     """Waits for no call to be written."""
 
 
-def _noted(body: Answer) -> Answer:
-    """Logs an answer that cannot be used."""
-    if isinstance(body, TransportError):
-        logger.warning("%s", body.reason)
-    return body
+def _note(answers: Answers, on_failed: OnFailed) -> None:
+    """Logs the answers that cannot be used."""
+    for _, body in answers:
+        if isinstance(body, TransportError):
+            on_failed(body.reason)
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:
