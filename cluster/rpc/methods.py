@@ -25,6 +25,8 @@ REPLICA, DATA, CONTROLLER, ADMIN = (
     "replog.v1.Controller",
     "replog.v1.Admin",
 )
+# The services that only nodes call.
+NODE_SERVICES = (REPLICA, CONTROLLER)
 PRODUCE = f"/{DATA}/Produce"
 CONSUMER_FETCH = f"/{DATA}/Fetch"
 REPLICA_FETCH = f"/{REPLICA}/Fetch"

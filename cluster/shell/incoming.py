@@ -21,6 +21,7 @@ import grpc.aio
 from cluster.core.connection.codec import Malformed
 from cluster.core.connection.incoming import IncomingCall, IncomingStream
 from cluster.core.connection.rooms import UNARY, Rooms
+from cluster.rpc.methods import BY_PATH, NODE_SERVICES
 from cluster.shell.refused import RefusalLog, TooManyConnections, Watched
 from cluster.shell.runtime import Runtime
 from cluster.shell.streams import CODEC
@@ -30,9 +31,12 @@ logger = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 
-# The connections with calls that a node serves at a time: of each stream, and of each unary call that is read, up to
-# PIECE_BYTES and what gRPC takes ahead may be in memory that no room counts yet: 8 MiB a connection.
+# The connections of clients with calls that a node serves at a time: of each stream, and of each unary call that is
+# read, up to PIECE_BYTES and what gRPC takes ahead may be in memory that no room counts yet: 8 MiB a connection.
 MOST_CONNECTIONS = 1_000
+# The connections with calls that only nodes make, which have places of their own: a follower that many consumers keep
+# from its leader leaves the in-sync set. It is more than twice the brokers of a cluster, for those that connect again.
+MOST_NODE_CONNECTIONS = 250
 # The streams of a connection. Our clients have one or two, and begin the next while the one before ends.
 MOST_STREAMS = 4
 # The unary calls of a connection whose requests are read at a time.
@@ -43,18 +47,22 @@ PIECE_TIMEOUT_S = 30.0
 
 @final
 class Connections:
-    """The connections that have calls, each with how many: streams and unary calls."""
+    """The connections that have calls, each with how many: streams and unary calls, those of nodes apart."""
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
+        self._calls_of_nodes: Counter[str] = Counter()
         self._streams: Counter[str] = Counter()
 
     @contextlib.contextmanager
-    def serve(self, peer: str) -> Iterator[None]:
-        """Counts a call of this client until the block ends. Raises TooManyConnections."""
-        if peer not in self._calls and len(self._calls) >= MOST_CONNECTIONS:
-            raise TooManyConnections(MOST_CONNECTIONS)
-        with _counted(self._calls, peer):
+    def serve(self, peer: str, path: str) -> Iterator[None]:
+        """Counts a call of this path by this client until the block ends. Raises TooManyConnections."""
+        calls, most = self._calls, MOST_CONNECTIONS
+        if BY_PATH[path].service in NODE_SERVICES:
+            calls, most = self._calls_of_nodes, MOST_NODE_CONNECTIONS
+        if peer not in calls and len(calls) >= most:
+            raise TooManyConnections(most)
+        with _counted(calls, peer):
             yield
 
     @contextlib.contextmanager

@@ -23,6 +23,7 @@ from cluster.core.connection.rooms import Rooms
 from cluster.rpc.methods import ADMIN, CONTROLLER, DATA, METHODS, REPLICA, Method
 from cluster.shell.incoming import (
     MOST_CONNECTIONS,
+    MOST_NODE_CONNECTIONS,
     Connections,
     Context,
     ReadTurns,
@@ -44,8 +45,8 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     # Larger requests come in pieces.
     ("grpc.max_receive_message_length", PIECE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # Each connection has a socket and buffers, though it may have no call. More are closed at once.
-    ("grpc.max_allowed_incoming_connections", 2 * MOST_CONNECTIONS),
+    # Each connection has a socket and buffers, though it may have no call. More are closed at once, whosever they are.
+    ("grpc.max_allowed_incoming_connections", 2 * MOST_CONNECTIONS + MOST_NODE_CONNECTIONS),
     # As Kafka's connections.max.idle.ms. A client that has a channel connects again when it needs one.
     ("grpc.max_connection_idle_ms", 600_000),
     # Peers ping every 10 s; by default that is too often for an idle connection.
@@ -133,8 +134,8 @@ class NodeServer:
         return grpc.stream_stream_rpc_method_handler(handler(method.path))
 
     @contextlib.asynccontextmanager
-    async def _connection(self, context: Context, stream: str = "") -> AsyncIterator[None]:
-        """Counts the connection of a call until the block ends, and the `stream` of that path, or refuses it.
+    async def _connection(self, context: Context, path: str, *, is_stream: bool) -> AsyncIterator[None]:
+        """Counts the connection of a call of this path until the block ends, and its stream, or refuses it.
 
         The client of a call that is refused for want of connections may send it again.
         """
@@ -142,9 +143,9 @@ class NodeServer:
         peer = context.peer()
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(self._connections.serve(peer))
-                if stream:
-                    stack.enter_context(self._connections.serve_stream(peer, stream))
+                stack.enter_context(self._connections.serve(peer, path))
+                if is_stream:
+                    stack.enter_context(self._connections.serve_stream(peer, path))
             except TooManyConnections as error:
                 self._refusals.on_wrong(peer, error)
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
@@ -156,7 +157,7 @@ class NodeServer:
     # grpc.aio inspects a handler: only a coroutine function gets the interface with `read` and `write`.
     def _stream_handler(self, path: str) -> Callable[[object, Context], Awaitable[None]]:
         async def serve(_: object, context: Context) -> None:
-            async with self._connection(context, path):
+            async with self._connection(context, path, is_stream=True):
                 await ServedStream(context, self._runtime, self.rooms, self._refusals, path).serve()
 
         serve.__name__ = path
@@ -164,7 +165,7 @@ class NodeServer:
 
     def _unary_handler(self, path: str) -> Callable[[object, Context], Awaitable[None]]:
         async def answer(_: object, context: Context) -> None:
-            async with self._connection(context):
+            async with self._connection(context, path, is_stream=False):
                 await serve_unary(context, self._runtime, self.rooms, self._turns, self._refusals, path)
 
         answer.__name__ = path

@@ -530,3 +530,34 @@ def test_an_answer_that_cannot_be_written_ends_its_stream_and_no_other(
 
     run(check)
     assert "ends the stream" in caplog.text
+
+
+def test_c6_clients_that_fill_the_connections_of_a_node_do_not_stop_its_followers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand consumers kept a follower from its leader, and so out of the in-sync set, until they left."""
+    monkeypatch.setattr(incoming, "MOST_CONNECTIONS", 1)
+    monkeypatch.setattr(incoming, "MOST_NODE_CONNECTIONS", 1)
+
+    async def check(serving: Node, asking: Client) -> None:
+        # Channels of equal options would share a connection.
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        channels = [grpc.aio.insecure_channel(f"{HOST}:{serving.port}", options) for _ in range(4)]
+
+        def begin(number: int, of: streams.StreamCodec) -> RawStream:
+            call: RawStream = channels[number].stream_stream(of.path, None, None)(None)
+            return call
+
+        consumer, follower = begin(0, streams.CONSUMER_FETCH), begin(1, streams.REPLICA_FETCH)
+        await consumer.write(streams.CONSUMER_FETCH.calls_to_bytes([(1, fetch_of("t", 3))]))
+        assert await consumer.read()
+        await follower.write(streams.REPLICA_FETCH.calls_to_bytes([(1, fetch_of("t", 3))]))
+        assert await follower.read()
+        # Each kind is bounded.
+        for number, codec in ((2, streams.CONSUMER_FETCH), (3, streams.REPLICA_FETCH)):
+            with pytest.raises(grpc.aio.AioRpcError, match="of 1 connections already"):
+                await begin(number, codec).read()
+        for channel in channels:
+            await channel.close(None)
+
+    run(check)

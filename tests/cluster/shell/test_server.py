@@ -36,7 +36,7 @@ from cluster.core.messages import (
 )
 from cluster.rpc import methods
 from cluster.shell import server
-from cluster.shell.incoming import MOST_CONNECTIONS
+from cluster.shell.incoming import MOST_CONNECTIONS, MOST_NODE_CONNECTIONS
 from cluster.shell.runtime import Runtime
 from cluster.shell.server import (
     BROKER_SERVICES,
@@ -390,7 +390,7 @@ def test_reflection_lists_the_services() -> None:
 def test_a_node_accepts_a_bounded_number_of_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes a socket and buffers, though it may have no call."""
     options = dict(server.SERVER_OPTIONS)
-    assert options["grpc.max_allowed_incoming_connections"] == 2 * MOST_CONNECTIONS
+    assert options["grpc.max_allowed_incoming_connections"] == 2 * MOST_CONNECTIONS + MOST_NODE_CONNECTIONS
     options["grpc.max_allowed_incoming_connections"] = 3
     monkeypatch.setattr(server, "SERVER_OPTIONS", tuple(options.items()))
 
