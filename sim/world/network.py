@@ -257,7 +257,7 @@ class Network:
             lane.last_arrival_us = at_us
         elif packet.kind is Kind.RESET:
             at_us = max(at_us, connection.last_arrival_us(side, now_us) + 1)
-        connection.note_arrival(side, packet.sent_us, at_us, now_us)
+        connection.note_arrival(side, packet, at_us, now_us)
         assert at_us > now_us, (at_us, now_us)
         self._world.after(link.actor, at_us - now_us, self._arrive, packet)
 

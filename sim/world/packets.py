@@ -102,29 +102,30 @@ class Connection:
         # The life that accepted the connection; 0 before, and always 0 for datagrams.
         self.target_life = 0
         # When the last packet that has left its sender arrives, at the dialer and at the target. Then the packets whose
-        # senders have not ended their steps yet: when each is sent, and when it arrives.
+        # senders have not ended their steps yet, each with the time of its arrival.
         self._last_us = [0, 0]
-        self._leaving: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+        self._leaving: tuple[list[tuple[Packet, int]], list[tuple[Packet, int]]] = ([], [])
 
-    def note_arrival(self, side: int, sent_us: int, at_us: int, now_us: int) -> None:
+    def note_arrival(self, side: int, packet: Packet, at_us: int, now_us: int) -> None:
         """Notes a packet that arrives at `at_us`: at the dialer, `side` 0, or at the target, 1."""
-        if sent_us <= now_us:
+        if packet.sent_us <= now_us:
             self._last_us[side] = max(self._last_us[side], at_us)
             return
         self.last_arrival_us(side, now_us)
-        self._leaving[side].append((sent_us, at_us))
+        self._leaving[side].append((packet, at_us))
 
     def last_arrival_us(self, side: int, now_us: int) -> int:
-        """Returns when the last packet arrives there of those that have left by now; 0 if none has.
+        """Returns when the last packet arrives there of those that have left or will leave; 0 if there is none.
 
-        A process that dies within a step sends nothing of it. The step may have waited for a disk that hangs.
+        A process that is killed within a step sends nothing of it. The step may have waited for a disk that hangs.
         """
         leaving, last_us = self._leaving[side], self._last_us[side]
-        if leaving:
-            last_us = max([last_us, *(at_us for sent_us, at_us in leaving if sent_us <= now_us)])
-            leaving[:] = [each for each in leaving if each[0] > now_us]
-            self._last_us[side] = last_us
-        return last_us
+        if not leaving:
+            return last_us
+        sure = [(packet, at_us) for packet, at_us in leaving if packet.sent_us <= packet.sender.killed_us]
+        self._last_us[side] = max([last_us, *(at_us for packet, at_us in sure if packet.sent_us <= now_us)])
+        leaving[:] = [each for each in sure if each[0].sent_us > now_us]
+        return max([last_us, *(at_us for _, at_us in sure)])
 
 
 @final
