@@ -156,11 +156,15 @@ class Renumbering:
     ) -> None:
         """Judge whether a batch may be sent for the first time.
 
-        One that was refused may have been split: its parts count as one, and are not known here. One that was repeated
-        after a later one had come to the log, and then given up, takes no place: the sequences go on.
+        One that was refused may have been split: its parts count as one, and are not known here. One that has a later
+        one in the log takes no place unless it is under way: it may have been given up, and then the sequences go on.
         """
         name, end = client[0], self._ends.get((client, topic_partition, identity), 0)
-        mine = [each for each in batches if each.identity == identity and each.base_sequence >= end]
+        mine = [
+            each
+            for each in batches
+            if each.identity == identity and (each.base_sequence >= end or each.attempts)
+        ]
         may_be_split = any(each.is_refused or each.was_too_large for each in mine)
         if len(mine) >= MOST_BATCHES and not may_be_split:
             what = f"{name} sends a batch beside {len(mine)} others of its epoch {identity[1]} without an outcome"
@@ -177,7 +181,10 @@ class Renumbering:
         before = next((each for each in reversed(batches) if each.content == content), None)
         if before is None:
             return
-        if any(each.is_refused and each.is_not_after(before) for each in batches):
+        # What a leader has accepted after one that it lacks, it may follow with the rest.
+        end = self._ends.get((client, topic_partition, before.identity), 0)
+        gaps = [each for each in batches if each is before or each.base_sequence >= end]
+        if any(each.is_refused and each.is_not_after(before) for each in gaps):
             return
         if self._reach(client, topic_partition, batches, before) < before.base_sequence:
             return
@@ -219,11 +226,8 @@ class Renumbering:
             if sent.is_in_log:
                 key = (client, topic_partition, sent.identity)
                 self._ends[key] = max(self._ends.get(key, 0), sent.last_sequence + 1)
-                # All earlier batches are in the log too.
-                batches = self._sent[client]
-                batches[topic_partition] = [
-                    each for each in batches[topic_partition] if not each.is_not_after(sent)
-                ]
+                # An earlier one need not be there: its leader may have refused it, and then forgotten the producer.
+                self._sent[client][topic_partition].remove(sent)
 
 
 def _batches(body: ProduceRequest) -> Iterator[tuple[ProducePartition, RecordBatch, bytes]]:

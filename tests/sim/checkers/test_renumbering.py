@@ -154,14 +154,38 @@ def test_kip360_a_later_batch_that_was_refused_does_not() -> None:
     assert story.sent(3, "a", 0, epoch=1) == 1
 
 
-def test_kip360_a_batch_that_a_later_one_proves_to_be_there_is_not_under_way() -> None:
+def test_kip360_a_batch_is_under_way_although_a_later_one_is_there() -> None:
+    """A leader that has forgotten the producer accepts any sequence: that proves nothing of the one before."""
     story = Story()
     story.sent(1, "a", 0)
     story.sent(2, "b", 1)
     story.answered(2)
     story.sent(3, "c", 2)
     story.answered(3, MISSING)
-    assert story.sent(4, "c", 0, epoch=1) == 0
+    # The gap before it may have been filled since.
+    assert story.sent(4, "c", 2) == 0
+    story.answered(1, None)
+    assert story.sent(5, "c", 0, epoch=1) == 1
+
+
+def test_kip360_a_batch_in_doubt_keeps_its_sequence_although_a_later_one_is_there() -> None:
+    for error, count in ((None, 1), (MISSING, 0)):
+        story = Story()
+        story.sent(1, "a", 0)
+        story.sent(2, "b", 1)
+        story.answered(1, error)
+        story.answered(2)
+        assert story.sent(3, "a", 0, epoch=1) == count
+
+
+def test_kip360_a_refused_batch_says_nothing_of_those_after_one_that_is_there() -> None:
+    story = Story()
+    for call, value in enumerate("abc"):
+        story.sent(call, value, call)
+    story.answered(0, REFUSED)
+    story.answered(1)
+    story.answered(2, None)
+    assert story.sent(4, "c", 0, epoch=1) == 1
 
 
 def test_the_same_sequence_again_and_another_partition_break_nothing() -> None:
@@ -188,8 +212,22 @@ def test_a_sixth_may_follow_once_the_oldest_are_known_to_be_there() -> None:
     for sequence in range(5):
         story.sent(sequence, f"v{sequence}", sequence)
     story.answered(1)
+    story.answered(0)
     assert story.sent(5, "v5", 5) == story.sent(6, "v6", 6) == 0
     assert story.sent(7, "v7", 7) == 1
+
+
+def test_one_that_is_under_way_counts_although_a_later_one_is_there() -> None:
+    story = Story()
+    for sequence in range(5):
+        story.sent(sequence, f"v{sequence}", sequence)
+    story.answered(4)
+    assert story.sent(5, "v5", 5) == 0
+    for sequence in range(6, 10):
+        story.answered(sequence - 1)
+        story.sent(sequence, f"v{sequence}", sequence)
+    # Four have waited all the while, beside one of those that came later.
+    assert story.sent(10, "v10", 10) == 1
 
 
 def test_one_that_was_repeated_behind_what_is_there_and_then_given_up_does_not_count() -> None:
