@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from cluster.core.client.accumulator import ProducerBatch
+from cluster.core.client.effects import Delivered, ProducerEffect
 from cluster.core.errors import ErrorCode
 from cluster.core.events import TransportError
 from cluster.core.messages import ProducePartitionResponse, ProduceResponse, ResponseBody, TopicPartition
+from storage.values import maker
+
+# As a call of the class, in less time: one is made for each record.
+_delivered = maker(Delivered)
 
 # The batch is in the log.
 DUPLICATES = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
@@ -44,3 +50,34 @@ def missing_result(
         error = body.error
     message = body.reason if isinstance(body, TransportError) else ""
     return ProducePartitionResponse(topic_partition=topic_partition, error=error, message=message)
+
+
+def delivered_of(batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> list[ProducerEffect]:
+    """Returns the outcomes of the records of a batch that is in the log from `base_offset` on, -1 if that is unknown.
+
+    `log_append_time_ms` is -1 where the records have kept their own times.
+    """
+    return [
+        _delivered(
+            ticket=entry.ticket,
+            topic_partition=batch.topic_partition,
+            offset=base_offset + index if base_offset >= 0 else -1,
+            timestamp_ms=log_append_time_ms if log_append_time_ms >= 0 else entry.timestamp_ms,
+        )
+        for index, entry in enumerate(batch.entries)
+    ]
+
+
+def failed_of(batch: ProducerBatch, error: ErrorCode, message: str) -> list[ProducerEffect]:
+    """Returns the outcomes of the records of a batch that failed, or of which nobody knows whether they are there."""
+    return [
+        Delivered(
+            ticket=entry.ticket,
+            topic_partition=batch.topic_partition,
+            timestamp_ms=entry.timestamp_ms,
+            error=error,
+            message=message,
+            is_unknown=batch.may_be_appended,
+        )
+        for entry in batch.entries
+    ]

@@ -34,6 +34,8 @@ from cluster.core.client.produce_answers import (
     DUPLICATES,
     LOST_SEQUENCES,
     NO_NEWS_OF_LEADERS,
+    delivered_of,
+    failed_of,
     leaves_doubt,
     missing_result,
     results_of,
@@ -62,7 +64,7 @@ from storage.batch.record import Header, Record
 from storage.draws import Draws
 from storage.values import maker
 
-_send, _delivered = maker(Send), maker(Delivered)
+_send = maker(Send)
 _produce_request, _produce_partition = maker(ProduceRequest), maker(ProducePartition)
 
 WAKE_TIMER = "producer.wake"
@@ -362,28 +364,25 @@ class ProducerCore:
         effects: list[ProducerEffect] = []
         by_leader: dict[tuple[int, bool], list[PartitionQueue]] = {}
         for queue in self._queues.values():
-            batch = self._due_batch(queue, now_ms) if queue.queue else None
-            if batch is not None:
-                leader = self.metadata.cache.leader(queue.topic_partition)
-                if leader is None:
-                    self.metadata.request()
-                elif self._is_free_for(queue, leader):
-                    by_leader.setdefault((leader.leader, queue.is_slow), []).append(queue)
+            leader = self._leader_for(queue, now_ms) if queue.queue else None
+            if leader is not None:
+                by_leader.setdefault((leader.leader, queue.is_slow), []).append(queue)
         for (leader_id, is_slow), queues in by_leader.items():
             while queues and self._requests.may_ask(leader_id, is_slow=is_slow):
                 effects += self._send_to(leader_id, queues, now_ms)
-                queues = [queue for queue in queues if self._is_sendable(queue, now_ms)]
+                queues = [queue for queue in queues if self._leader_for(queue, now_ms) is not None]
         return effects
 
-    def _is_free_for(self, queue: PartitionQueue, leader: LeaderAndEpoch) -> bool:
-        return queue.is_free_for(leader, self.metadata.cache.topic_id(queue.topic_partition.topic))
-
-    def _is_sendable(self, queue: PartitionQueue, now_ms: int) -> bool:
-        """Whether another batch of the partition may follow the one that was just sent to its leader."""
+    def _leader_for(self, queue: PartitionQueue, now_ms: int) -> LeaderAndEpoch | None:
+        """Returns the leader to which the first batch of the partition may be sent now; None if it has to wait."""
         if self._due_batch(queue, now_ms) is None:
-            return False
-        leader = self.metadata.cache.leader(queue.topic_partition)
-        return leader is not None and self._is_free_for(queue, leader)
+            return None
+        cache, topic_partition = self.metadata.cache, queue.topic_partition
+        leader = cache.leader(topic_partition)
+        if leader is None:
+            self.metadata.request()
+            return None
+        return leader if queue.is_free_for(leader, cache.topic_id(topic_partition.topic)) else None
 
     def _due_batch(self, queue: PartitionQueue, now_ms: int) -> ProducerBatch | None:
         """Returns the first batch of the partition if it may be sent now, else None."""
@@ -611,33 +610,14 @@ class ProducerCore:
     ) -> list[ProducerEffect]:
         if batch.is_done:
             return []
-        delivered: list[ProducerEffect] = [
-            _delivered(
-                ticket=entry.ticket,
-                topic_partition=batch.topic_partition,
-                offset=base_offset + index if base_offset >= 0 else -1,
-                timestamp_ms=log_append_time_ms if log_append_time_ms >= 0 else entry.timestamp_ms,
-            )
-            for index, entry in enumerate(batch.entries)
-        ]
+        delivered = delivered_of(batch, base_offset, log_append_time_ms)
         self._end(batch)
         return delivered
 
     def _fail(self, batch: ProducerBatch, error: ErrorCode, message: str) -> list[ProducerEffect]:
         if batch.is_done:
             return []
-        is_unknown = batch.may_be_appended
-        delivered: list[ProducerEffect] = [
-            Delivered(
-                ticket=entry.ticket,
-                topic_partition=batch.topic_partition,
-                timestamp_ms=entry.timestamp_ms,
-                error=error,
-                message=message,
-                is_unknown=is_unknown,
-            )
-            for entry in batch.entries
-        ]
+        delivered = failed_of(batch, error, message)
         self._end(batch)
         return delivered
 
