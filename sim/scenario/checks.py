@@ -84,12 +84,12 @@ def check_scenario(scenario: Scenario) -> Iterator[Finding]:
             yield location, f"unknown topic {name!r}"
     yield from _check_clients(scenario)
     yield from _check_clocks(scenario)
-    # The names that steps have given so far, and whether each means a client.
-    names: dict[str, bool] = {}
+    # The names that steps have given so far, and the kind of target that each means.
+    names: dict[str, str] = {}
     for index, step in enumerate(scenario.steps):
         yield from _check_step(scenario, index, step, names)
         if isinstance(step, Named) and step.name is not None:
-            names[step.name] = any(_is_client(target, names) for target in _targets(step)[:1])
+            names[step.name] = _kind(_targets(step)[0], names)
 
 
 _LEAST_CONVERGE_US = 1_000_000
@@ -230,13 +230,32 @@ def _check_settings(scenario: Scenario) -> Iterator[Finding]:
         yield ("cluster", "settings"), str(error)
 
 
-def _is_client(target: Target, names: Mapping[str, bool]) -> bool:
-    return target.kind in ("producer", "consumer") or names.get(target.text, False)
+def _kind(target: Target, names: Mapping[str, str]) -> str:
+    """Returns the kind of a target; of a name, the kind of what it was given to."""
+    return names.get(target.text, target.kind)
 
 
-def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, bool]) -> Iterator[Finding]:
+def _is_client(target: Target, names: Mapping[str, str]) -> bool:
+    return _kind(target, names) in ("producer", "consumer")
+
+
+def _check_controller(index: int, step: Step, names: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield where a step that needs a broker strikes the controller, by its own word or by a name."""
+    kinds = {_kind(target, names) for target in _targets(step)}
+    if "controller" not in kinds:
+        return
+    if isinstance(step, CreateTopic):
+        yield ("steps", index, "leader"), "the controller is no broker: it leads no partition"
+    elif isinstance(step, _OF_BROKERS) and not _may_be_of_the_controller(step):
+        yield ("steps", index, step.verb), f"the controller is no broker: {step.verb} needs one"
+    elif isinstance(step, LagMetadata) and step.lag_metadata.kind == "name":
+        yield ("steps", index, step.verb), "the controller replays no metadata"
+
+
+def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, str]) -> Iterator[Finding]:
     for target in _targets(step):
-        if target.kind in ("clients", "others") and not isinstance(step, _OF_LINKS):
+        is_isolated = isinstance(step, Isolate) and target is step.isolate
+        if target.kind in ("clients", "others") and (is_isolated or not isinstance(step, _OF_LINKS)):
             yield ("steps", index, step.verb), f"{target.text} is no node"
         if _is_client(target, names) and not isinstance(step, _OF_CLIENTS):
             yield ("steps", index, step.verb), f"{target.text} is a client: {step.verb} needs a node"
@@ -264,9 +283,8 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
         yield ("steps", index, "job"), f"no job {step.job!r}: write one of {', '.join(step.jobs)}"
     if isinstance(step, BreakDisk) and step.job is not None and step.job not in BROKER_JOBS:
         yield ("steps", index, "job"), f"no job {step.job!r}: write one of {', '.join(BROKER_JOBS)}"
+    yield from _check_controller(index, step, names)
     kinds = {target.kind for target in _targets(step)}
-    if isinstance(step, _OF_BROKERS) and "controller" in kinds and not _may_be_of_the_controller(step):
-        yield ("steps", index, step.verb), f"the controller is no broker: {step.verb} needs one"
     if isinstance(step, FailSync) and step.file == "metadata" and kinds != {"controller"}:
         yield ("steps", index, step.verb), "only the controller writes snapshots of the metadata"
     directory = step.directory if isinstance(step, BreakDisk | FailDisk) else None
@@ -303,7 +321,7 @@ _OF_ONE_TARGET = (
     HangDisk, FlipBits, LackDescriptors,
 )  # fmt: skip
 # The steps that only brokers may be targets of.
-_OF_BROKERS = (DiskStep, RollingRestart, LackDescriptors)
+_OF_BROKERS = (DiskStep, BreakDisk, RollingRestart, LackDescriptors)
 _OF_CLIENTS = (*_OF_LINKS, Kill, Stop, Pause, Pick, Restart, StepClock, SlowCpu, FreezeClock)
 
 
@@ -356,7 +374,7 @@ def _targets(step: Step) -> list[Target]:
     return sides
 
 
-def _unknown(scenario: Scenario, target: Target, names: Mapping[str, bool]) -> str | None:
+def _unknown(scenario: Scenario, target: Target, names: Mapping[str, str]) -> str | None:
     if target.kind in ("producer", "consumer"):
         models = scenario.producers if target.kind == "producer" else scenario.consumers
         count = sum(model.clients for model in models)

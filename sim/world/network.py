@@ -248,7 +248,8 @@ class Network:
     def _deliver_in_order(self, link: Link, packet: Packet, wait_us: int) -> None:
         """Deliver after all earlier packets of the channel; the end of a connection comes after everything."""
         now_us = self._world.now_us
-        at_us = now_us + wait_us + self._latency_us(link, packet)
+        # A network may be without latency, but nothing arrives in the step that sends it.
+        at_us = now_us + max(1, wait_us + self._latency_us(link, packet))
         connection = packet.connection
         side = 1 if packet.to_target else 0
         if (channel := packet.channel) is not None:
