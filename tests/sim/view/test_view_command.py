@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,34 @@ def test_a_page_that_cannot_take_its_place_leaves_no_file(
     monkeypatch.setattr("os.replace", refuse)
     assert main(["view", str(trace), "--out", str(tmp_path / "page.html")]) == 2
     assert [each.name for each in tmp_path.iterdir()] == ["run.jsonl"]
+
+
+def test_a_page_replaces_no_pipe_but_goes_through_it(trace: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    assert main(["view", str(trace), "--out", str(pipe)]) == 0
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    reader.join(10)
+    assert read[0].startswith(b"<!doctype html>")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["pipe", "run.jsonl"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_page_goes_into_the_file_behind_a_link(trace: Path, tmp_path: Path, is_there: bool) -> None:
+    folder, link = tmp_path / "folder", tmp_path / "page.html"
+    folder.mkdir()
+    target = folder / "target.html"
+    if is_there:
+        target.write_text("old")
+        target.chmod(0o600)
+    link.symlink_to(Path("folder") / "target.html")
+    assert main(["view", str(trace), "--out", str(link)]) == 0
+    assert link.is_symlink() and target.read_text().startswith("<!doctype html>")
+    assert [each.name for each in folder.iterdir()] == ["target.html"]
+    assert not is_there or stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
 def test_a_page_may_be_read_by_whom_the_umask_lets(trace: Path, tmp_path: Path) -> None:
