@@ -23,6 +23,7 @@ from sim.shrink.data import Data, read_data
 from sim.shrink.report import NothingFails, Shrunk, Size, file_text, shrink_failure
 from sim.shrink.search import Failing
 from sim.swarm.drawing import draw
+from sim.whole_file import whole_file
 
 MOST_TRIALS = 2_000
 UNUSABLE_INPUT = 2
@@ -90,10 +91,10 @@ def shrink(
     file = _File(out, bug)
     try:
         data, chosen = _asked(scenario, seed, swarm)
+        file.check(None if scenario is None else find_scenario(scenario))
         if bug is not None:
             with install(bug):
                 pass
-        file.check()
         # A collection in a child would write to, and so copy, the memory that it shares.
         gc.collect()
         gc.freeze()
@@ -119,19 +120,24 @@ class _File:
         self._path, self._bug = path, bug
         self._is_written = False
 
-    def check(self) -> None:
-        """Raise OSError if it cannot be written: better now than after the search."""
-        directory = self._path.parent
-        if not directory.is_dir():
+    def check(self, scenario: Path | None) -> None:
+        """Raises OSError if it cannot be written, better now than after the search; a usage error if it is SCENARIO."""
+        if scenario is not None and self._path.is_file() and self._path.samefile(scenario):
+            raise click.UsageError(f"SCENARIO and --out are the same file: {self._path}")
+        directory = Path(os.path.realpath(self._path)).parent
+        is_replaced = self._path.is_file() or not self._path.exists()
+        if is_replaced and not directory.is_dir():
             raise NotADirectoryError(f"{self._path}: no directory {directory}")
-        if not os.access(self._path if self._path.exists() else directory, os.W_OK):
+        written = [self._path] * self._path.exists() + [directory] * is_replaced
+        if self._path.is_dir() or not all(os.access(each, os.W_OK) for each in written):
             raise PermissionError(f"{self._path}: must not be written")
 
     def write(self, last: Failing) -> None:
-        """Write the scenario; if that fails, print it instead, and raise OSError."""
+        """Writes the scenario; if that fails, prints it instead, and raises OSError."""
         text = file_text(last, self._bug, str(self._path))
         try:
-            self._path.write_text(text, encoding="utf-8")
+            with whole_file(self._path) as output:
+                output.write(text)
         except OSError:
             click.echo(text, nl=False)
             raise

@@ -111,10 +111,27 @@ def test_a_file_that_can_be_written_no_more_is_printed(stuck: Path, monkeypatch:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    result = shrink_it(stuck, stuck.with_name("min.yaml"))
-    assert result.exit_code == 2 and "No space left on device" in result.stderr
+    out = stuck.with_name("min.yaml")
+    out.write_text("of before\n")
+    monkeypatch.setattr("os.replace", full)
+    result = shrink_it(stuck, out)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == f"[Errno 28] No space left on device: '{out}'"
     assert parse_scenario(result.stdout) == load_scenario(stuck)
+    assert out.read_text() == "of before\n"
+    assert sorted(each.name for each in stuck.parent.iterdir()) == ["min.yaml", "stuck.yaml"]
+
+
+@pytest.mark.parametrize("name", ["stuck.yaml", "linked.yaml", "hard.yaml"])
+def test_the_scenario_itself_is_never_replaced(
+    stuck: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delattr(report, "Forks")
+    stuck.with_name("linked.yaml").symlink_to(stuck)
+    stuck.with_name("hard.yaml").hardlink_to(stuck)
+    result = shrink_it(stuck, stuck.with_name(name))
+    assert result.exit_code == 2 and "SCENARIO and --out are the same file" in result.stderr
+    assert stuck.read_text() == STUCK
 
 
 def test_a_run_that_takes_longer_than_its_time_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
