@@ -16,6 +16,7 @@ from sim.interruption import terminated_like_interrupted
 from sim.seeds_output import progress_bar
 from sim.swarm.job import SwarmJob, warm
 from sim.swarm.results import ResultsFile
+from sim.swarm.rows import is_count, wrong_in_start
 
 
 @final
@@ -41,6 +42,10 @@ class Header:
 
     def identity(self) -> dict[str, object]:
         return {"measures": "bugs", "base": self.base, "budget_s": self.budget_s}
+
+    def wrong_in(self, row: Row) -> str:
+        """Returns the name of a member that the row of a start must have otherwise; empty if there is none."""
+        return wrong_in_start(row)
 
 
 @final
@@ -147,4 +152,4 @@ def _base_in(out: Path | None) -> int | None:
     except ValueError:
         return None
     base = header.get("base") if isinstance(header, dict) else None
-    return base if isinstance(base, int) else None
+    return base if is_count(base) else None

@@ -11,6 +11,7 @@ from sim.run import run_scenario
 from sim.sometimes.points import Reached
 from sim.swarm.drawing import NAME, draw
 from sim.swarm.profiles import Profile
+from sim.swarm.rows import wrong_in_run
 
 # The seed that the parent draws before any process is forked.
 _WARM_SEED = 0
@@ -77,6 +78,10 @@ class SwarmJob:
             "full": self.is_full,
         }
         return shared if self.buggify is None else shared | {"buggify": self.buggify}
+
+    def wrong_in(self, row: dict[str, Any]) -> str:
+        """Returns the name of a member that the row of a seed must have otherwise; empty if there is none."""
+        return wrong_in_run(row)
 
 
 def parse_only(names: Collection[str], known: Collection[str]) -> tuple[str, ...]:

@@ -36,6 +36,9 @@ class Identified(Protocol):
     def identity(self) -> dict[str, object]:
         """Returns what rows of one file must have in common."""
 
+    def wrong_in(self, row: Row) -> str:
+        """Returns the name of a member that is missing in a row or has no such value; empty if it can be counted."""
+
 
 class ResultsError(StorageError):
     """A file that a campaign cannot go on with: the message is `FILE[:LINE]: what`."""
@@ -53,7 +56,7 @@ class ResultsFile:
 
         `on_row` is called with each row that it holds, the first of its seed, in their order. None is kept.
         """
-        self._path = path
+        self._path, self._wrong_in = path, job.wrong_in
         # A device or a pipe has no end that could be read to.
         if path.exists() and not path.is_file():
             raise ResultsError(f"{path}: no regular file")
@@ -133,6 +136,8 @@ class ResultsFile:
             raise ResultsError(f"{where}: no line of a campaign")
         if number > 1 and not _is_row(parsed):
             raise ResultsError(f"{where}: no row of a seed")
+        if number > 1 and (wrong := self._wrong_in(parsed)):
+            raise ResultsError(f"{where}: no row of a seed: {wrong!r} is missing or wrong")
         return parsed
 
 

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from sim import seeds as seeds_module
+from sim.detection.measure import _base_in
 from sim.seeds import SeedProcess
 from sim.swarm.code import code_digest
 from sim.swarm.job import SwarmJob
 from sim.swarm.profiles import Profile
 from sim.swarm.results import ResultsError, ResultsFile
+from sim.swarm.rows import wrong_in_start
 
 JOB = SwarmJob()
 
@@ -86,7 +88,7 @@ def test_a_file_of_other_code_is_refused_and_stays_as_it_is(path: Path) -> None:
 
 def test_the_first_row_of_a_seed_counts(path: Path) -> None:
     with path.open("a") as file:
-        file.write(json.dumps(row(3, "violated")) + "\n")
+        file.write(json.dumps(row(3, "starved")) + "\n")
     assert reopened(path)[3]["verdict"] == "held"
 
 
@@ -125,6 +127,41 @@ def test_a_damaged_line_in_the_midst_is_named(path: Path, line: str) -> None:
     path.write_text("\n".join([lines[0], line, *lines[1:], ""]))
     with pytest.raises(ResultsError, match=r"out\.jsonl:2: "):
         opened(path)
+
+
+@pytest.mark.parametrize(
+    ("more", "member"),
+    [
+        ({"simulated_ms": None}, "simulated_ms"),
+        ({"simulated_ms": True}, "simulated_ms"),
+        ({"points": 5}, "points"),
+        ({"points": [[]]}, "points"),
+        ({"buggify": {"x": "y"}}, "buggify"),
+        ({"excused": 5}, "excused"),
+        ({"verdict": "foo"}, "verdict"),
+        ({"verdict": "violated", "replay": "x"}, "violations"),
+        ({"verdict": "violated", "replay": "x", "violations": [{"checker": "x"}]}, "violations"),
+        ({"verdict": "violated", "violations": [{"checker": "x", "what": "y"}]}, "replay"),
+        ({"verdict": "error", "replay": "x"}, "error"),
+    ],
+)
+def test_a_row_that_cannot_be_counted_is_named(path: Path, more: dict[str, object], member: str) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(row(5) | more) + "\n")
+    before = path.read_bytes()
+    with pytest.raises(ResultsError, match=rf"out\.jsonl:4: no row of a seed: '{member}'"):
+        opened(path)
+    assert path.read_bytes() == before
+
+
+START = {"verdict": "missed", "bug": "x", "seeds": 3, "cpu_s": 1.5, "false_alarms": 0, "checker": ""}
+
+
+@pytest.mark.parametrize("member", list(START))
+def test_a_start_without_a_member_that_is_counted_is_wrong(member: str) -> None:
+    assert wrong_in_start(START) == ""
+    assert wrong_in_start({name: value for name, value in START.items() if name != member}) == member
+    assert wrong_in_start(START | {member: None}) == member
 
 
 def test_a_file_that_cannot_be_made_is_an_error_with_its_name(tmp_path: Path) -> None:
@@ -174,3 +211,10 @@ def test_a_process_of_a_seed_that_outlives_its_campaign_does_not_hold_the_file(
         assert list(reopened(path)) == [3, 4]
     finally:
         process.end()
+
+
+@pytest.mark.parametrize(("base", "found"), [("5", 5), ("true", None), ("-1", None), ("1.5", None)])
+def test_the_base_of_a_measurement_is_a_whole_number(tmp_path: Path, base: str, found: int | None) -> None:
+    path = tmp_path / "out.jsonl"
+    path.write_text(f'{{"base": {base}}}\n')
+    assert _base_in(path) == found
