@@ -72,15 +72,13 @@ class DoubleRun:
         return ""
 
 
-def works(
-    scenario: str, seeds: tuple[int, ...], *, plant: str = "", is_guarded: bool = True
-) -> tuple[Work, Work]:
+def works(scenario: str, seeds: Seeds, *, plant: str = "", is_guarded: bool = True) -> tuple[Work, Work]:
     """Returns the work of both sides; the second one runs the seeds from the last to the first."""
     first = Work(
         scenario=scenario, seeds=seeds, plant=plant, is_guarded=is_guarded,
-        is_forked=True, is_collecting=False, is_traced=False,
+        is_forked=True, is_reversed=False, is_collecting=False, is_traced=False,
     )  # fmt: skip
-    return first, replace(first, seeds=seeds[::-1], is_forked=False, is_collecting=True, is_traced=True)
+    return first, replace(first, is_forked=False, is_reversed=True, is_collecting=True, is_traced=True)
 
 
 def double_runs(
@@ -90,15 +88,14 @@ def double_runs(
 
     `scenario`, `plant`: see Work. Raises SideError when a side ends early; closing the iterator ends both.
     """
-    numbers = tuple(range(seeds.first, seeds.end))
-    first, second = works(scenario, numbers, plant=plant, is_guarded=is_guarded)
+    first, second = works(scenario, seeds, plant=plant, is_guarded=is_guarded)
     with ExitStack() as stack:
         left = stack.enter_context(_Side(first, FIRST_ENVIRONMENT, Path.cwd()))
         elsewhere = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         right = stack.enter_context(_Side(second, SECOND_ENVIRONMENT, elsewhere))
         waiting: dict[int, Outcome] = {}
         # The sides meet in the middle: from there on every line completes a pair.
-        for _ in numbers:
+        for _ in seeds:
             for is_first, side in ((True, left), (False, right)):
                 seed, outcome = side.next()
                 other = waiting.pop(seed, None)
@@ -158,7 +155,7 @@ class _Side:
 def traces(scenario: str, seed: int, directory: Path, *, plant: str = "") -> tuple[Path, Path]:
     """Run one seed again on both sides, unguarded, and return the files of their traces."""
     paths = directory / "first.trace", directory / "second.trace"
-    both = works(scenario, (seed,), plant=plant, is_guarded=False)
+    both = works(scenario, Seeds(first=seed, end=seed + 1), plant=plant, is_guarded=False)
     for work, path, environment in zip(both, paths, (FIRST_ENVIRONMENT, SECOND_ENVIRONMENT), strict=True):
         with _Side(replace(work, trace=str(path.resolve())), environment, directory) as side:
             side.next()

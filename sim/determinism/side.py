@@ -25,6 +25,7 @@ from sim.determinism.guard import guarded
 from sim.run import Run
 from sim.scenario.loading import load_scenario
 from sim.scenario.model import Scenario
+from sim.seed_range import Seeds
 from sim.swarm.drawing import NAME as DRAWN
 from sim.swarm.drawing import draw
 from sim.world.time import without_garbage_collection
@@ -39,13 +40,14 @@ class Work:
 
     `scenario` is the whole path of a file or a name of a bundled scenario, `swarm` for the scenario that is drawn from
     each seed, or `module:function` for a function that returns the scenario of a seed. `plant` is `module:function` for
-    a context manager that plants a mistake first. `trace` is the file of the last run's trace; without one the trace is
-    hashed only, or written to nowhere if `is_traced`.
+    a context manager that plants a mistake first. `is_reversed` runs the last seed first. `trace` is the file of the
+    last run's trace; without one the trace is hashed only, or written to nowhere if `is_traced`.
     """
 
     scenario: str
-    seeds: tuple[int, ...]
+    seeds: Seeds
     is_forked: bool
+    is_reversed: bool
     is_collecting: bool
     is_traced: bool
     is_guarded: bool = True
@@ -55,7 +57,7 @@ class Work:
     @classmethod
     def from_json(cls, text: str) -> Work:
         members: dict[str, Any] = json.loads(text)
-        return cls(**members | {"seeds": tuple(members["seeds"])})
+        return cls(**members | {"seeds": Seeds(**members["seeds"])})
 
     def as_json(self) -> str:
         return json.dumps(asdict(self))
@@ -155,9 +157,11 @@ def _report_from_fork(work: Work, seed: int) -> None:
 
 
 def main() -> None:
+    """Runs the work that standard input holds."""
     work = Work.from_json(sys.stdin.read())
     with resolve(work.plant)() if work.plant else nullcontext():
-        for seed in work.seeds:
+        numbers = range(work.seeds.first, work.seeds.end)
+        for seed in reversed(numbers) if work.is_reversed else numbers:
             (_report_from_fork if work.is_forked else _report)(work, seed)
 
 

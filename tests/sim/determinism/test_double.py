@@ -18,8 +18,8 @@ from sim.commands import sim
 from sim.determinism.command import MISMATCH, closing_line
 from sim.determinism.divergence import first_divergence
 from sim.determinism.double import DoubleRun, SideError, double_runs, traces, works
-from sim.determinism.side import Outcome, run_one
-from sim.seed_range import Seeds
+from sim.determinism.side import Outcome, Work, run_one
+from sim.seed_range import MOST_SEEDS, Seeds
 from sim.swarm.job import SwarmJob
 from tests.sim.determinism import canary_table
 from tests.sim.determinism.canaries import environment, plant
@@ -77,6 +77,13 @@ def test_a_side_that_ends_early_is_an_error_with_what_it_said() -> None:
         list(double_runs("tests.sim.determinism.test_double:no_such_function", Seeds(first=0, end=1)))
 
 
+def test_the_work_of_a_long_range_is_short() -> None:
+    seeds = Seeds(first=3, end=MOST_SEEDS)
+    for work in works(HERE, seeds):
+        text = work.as_json()
+        assert len(text) < 500 and Work.from_json(text) == work
+
+
 @contextmanager
 def breaks() -> Iterator[None]:
     """The same error at the same moment of every run, one run a process."""
@@ -117,7 +124,7 @@ def test_a_run_that_does_not_even_begin_is_an_error_with_its_draws() -> None:
         raise AssertionError("no world")
 
     with replaced(Replacement(target="sim.run:Ghost", make=lambda original: never)):
-        outcome = run_one(works(HERE, (0,))[0], 0)
+        outcome = run_one(works(HERE, Seeds(first=0, end=1))[0], 0)
     assert outcome.error == "AssertionError: no world" and (outcome.trace_hash, outcome.events) == ("", 0)
 
 
