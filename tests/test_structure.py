@@ -35,7 +35,7 @@ ORDERS = {
     "sim": (
         "commands shrink view determinism detection swarm seeds_output seeds cpu_limit interruption run seed_range"
         " bundled result_lines canaries twin_logs held_files departures judgement verified_logs sometimes"
-        " outages blindfold cluster watch left_logs story told witness"
+        " outages blindfold cluster watch left_logs story told whole_file witness"
         " faults anomalies checkers hosts disk world scenario buggify bugs"
     ),
     "sim.shrink": (
@@ -43,7 +43,7 @@ ORDERS = {
         " search ddmin trial families data"
     ),
     "sim.swarm": (
-        "commands output campaign groups results code job drawing plans workload topology settings profiles choices"
+        "commands output campaign groups results code job rows drawing plans workload topology settings profiles choices"
     ),
     "sim.detection": "commands measure runner results search",
     "replog.real": (
