@@ -43,7 +43,8 @@ ORDERS = {
         " search ddmin trial families data"
     ),
     "sim.swarm": (
-        "commands output campaign groups results code job rows drawing plans workload topology settings profiles choices"
+        "commands output campaign groups results code job rows drawing plans workload topology settings profiles"
+        " choices"
     ),
     "sim.detection": "commands measure runner results search",
     "replog.real": (

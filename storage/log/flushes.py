@@ -20,7 +20,6 @@ from storage.log.online import Online
 from storage.producers.prepared_snapshot import PreparedSnapshot
 from storage.producers.state import ProducerStateManager
 from storage.segment import LogSegment
-from storage.segment.names import DELETED_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -91,12 +90,9 @@ class PreparedFlush:
 def _has_nothing_to_sync(segment: LogSegment, error: OSError) -> bool:
     """Whether a segment of which a sync has failed has left the log meanwhile, and its files are gone.
 
-    It was truncated and deleted; or it waits for its deletion, and another one of its base offset that left the log
-    after it has taken its names. What a compaction put in its place was on the disk before.
+    What a compaction put in its place was on the disk before.
     """
-    if segment.is_deleted:
-        return True
-    return isinstance(error, FileNotFoundError) and segment.path.endswith(DELETED_SUFFIX)
+    return segment.is_deleted or segment.is_gone(error)
 
 
 @final

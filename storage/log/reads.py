@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, final
 
 from storage.disk.handle_pool import OUT_OF_HANDLES
-from storage.errors import OffsetOutOfRange, OutOfHandles, ReadGoesOn, StorageError
+from storage.errors import OffsetOutOfRange, OutOfHandles, ReadGoesOn, StorageError, TruncatedWhileRead
 from storage.leader_epochs import LeaderEpochCache
 from storage.log.local_log import LocalLog
 from storage.log.marks import Marks
@@ -152,17 +152,19 @@ class Reads:
     def search_for_timestamp(self, timestamp: int, most_segments: int | None = None) -> Search | None:
         """Returns the search for a timestamp, -3 for the greatest, which may run on another thread.
 
-        None if no segment reaches the timestamp. The search raises what `find_offset_by_timestamp` of a segment raises.
+        None if no segment reaches the timestamp. The search raises what `find_offset_by_timestamp` of a segment raises,
+        TruncatedWhileRead also where the segment has left the log meanwhile and its files are gone.
         Raises ReadGoesOn if the greatest timestamps of more than `most_segments` are not known yet: those of so many
         are then.
         """
         segments = self._known(most_segments)
         if timestamp == MAX_TIMESTAMP:
             latest = max(segments, key=lambda segment: segment.max_timestamp.timestamp)
-            return partial(find_max_timestamp, latest)
+            return partial(_search, latest, partial(find_max_timestamp, latest))
         for segment in segments:
             if segment.largest_timestamp_ms >= timestamp:
-                return partial(find_offset_by_timestamp, segment, timestamp, self._marks.log_start_offset)
+                find = partial(find_offset_by_timestamp, segment, timestamp, self._marks.log_start_offset)
+                return partial(_search, segment, find)
         return None
 
     def _known(self, most_segments: int | None) -> Iterator[LogSegment]:
@@ -210,3 +212,13 @@ class Reads:
             while starts and starts[-1][1] > timestamp:
                 starts.pop()
         return sorted((offset for offset, _ in starts[-max_count:] if max_count > 0), reverse=True)
+
+
+def _search(segment: LogSegment, find: Search, most_bytes: int | None) -> TimestampAndOffset | None:
+    """Returns what `find` returns. Raises TruncatedWhileRead where the segment left the log before it was searched."""
+    try:
+        return find(most_bytes)
+    except OSError as error:
+        if segment.is_gone(error):
+            raise TruncatedWhileRead(f"{segment.path} has left the log: {error}") from error
+        raise

@@ -25,6 +25,7 @@ from storage.segment.fetch_data import FetchData
 from storage.segment.file_records import SEARCHED_A_STEP, FileRecords, LogOffsetPosition, TimestampAndOffset
 from storage.segment.indexes import SegmentIndexes, close_each, with_suffix
 from storage.segment.names import (
+    DELETED_SUFFIX,
     LOG_SUFFIX,
     deleted_path_in_live_directory,
     log_path,
@@ -174,6 +175,16 @@ class LogSegment:
     @property
     def is_deleted(self) -> bool:
         return self._is_deleted
+
+    def is_gone(self, error: OSError) -> bool:
+        """Whether the segment has left the log, and `error` is of files that are not there any more.
+
+        They are deleted; or they wait for that, and another segment of this base offset, which left later, has taken
+        their names: a compaction replaced this one, then retention deleted the one in its place.
+        """
+        return isinstance(error, FileNotFoundError) and (
+            self._is_deleted or self.path.endswith(DELETED_SUFFIX)
+        )
 
     @property
     def max_timestamp(self) -> TimestampOffset:

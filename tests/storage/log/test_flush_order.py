@@ -9,8 +9,9 @@ import pytest
 from sim.disk import SimFile
 from storage.config import LogConfig
 from storage.disk.filesystem import OpenMode
-from storage.errors import StorageError
+from storage.errors import StorageError, TruncatedWhileRead
 from storage.log import PartitionLog
+from storage.log.reads import MAX_TIMESTAMP
 from storage.segment.place import LogOffsetMetadata
 from tests.storage.logs import (
     DIRECTORY,
@@ -179,3 +180,26 @@ def test_fl1_an_orderly_stop_does_not_vouch_for_what_a_flush_job_has_failed_to_s
     """It has forgotten the job by the time that this ends."""
     with pytest.raises(StorageError):
         after_a_flush_that_failed().close()
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS, MAX_TIMESTAMP])
+def test_rd8_a_search_of_a_segment_whose_names_another_one_took_fails_alone(timestamp: int) -> None:
+    """A compaction replaced it, then retention deleted the one in its place: the disk has not failed."""
+    file_system = new_file_system()
+    log = open_log(file_system, THREE)
+    append_each(log, 5)
+    search = log.reads.search_for_timestamp(timestamp)
+    assert search is not None
+    segment = log.local.segments.first
+    assert segment is not None and search(None) is not None
+    log.flushes.flush()
+    segment.change_file_suffixes("", ".deleted")
+    segment.rest()
+    file = segment.records._file
+    assert isinstance(file, SimFile) and file.give_up()
+    for path in (segment.path, segment.path.replace(".log", ".timeindex")):
+        file_system.open(f"{DIRECTORY}/other", OpenMode.CREATE_NEW).close()
+        file_system.rename(f"{DIRECTORY}/other", path)
+    with pytest.raises(TruncatedWhileRead, match="has left the log"):
+        search(None)
+    assert log.online.reason is None
