@@ -7,7 +7,6 @@ module defines them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
 
 from cluster.core.messages import RequestBody, ResponseBody
 from storage.values import quickly_made
@@ -27,15 +26,9 @@ class TransportError:
     """A missing answer: refused, cut off or timed out. The outcome of the request is unknown."""
 
     reason: str
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unserved(TransportError):
-    """The answer of a peer that does not serve such requests, because it is no node, or one of another kind.
-
-    To a request for BOOTSTRAP: none of the addresses serves them, as each has answered last.
-    """
+    # The peer does not serve such requests, because it is no node, or one of another kind. Of a request for BOOTSTRAP:
+    # none of the addresses serves them, as each has answered last.
+    is_unserved: bool = False
 
 
 @quickly_made

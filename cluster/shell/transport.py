@@ -22,7 +22,7 @@ from cluster.core.connection.codec import Malformed
 from cluster.core.connection.outgoing import NEVER_MS, Answer, Ended, Outgoing, OutgoingStream
 from cluster.core.connection.pieces import cut
 from cluster.core.effects import BOOTSTRAP, Send
-from cluster.core.events import TransportError, Unserved
+from cluster.core.events import TransportError
 from cluster.core.messages import FetchRequest, ProduceRequest
 from cluster.rpc.methods import CONTROLLER
 from cluster.shell.failures import FailedCalls
@@ -314,7 +314,7 @@ class Peer:
         except grpc.aio.AioRpcError as error:
             answer = unary.fail(call, reason_of(error))
             if answer is not None and error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                answer = Unserved(reason=no_server(self.address, path))
+                answer = TransportError(reason=no_server(self.address, path), is_unserved=True)
         except (grpc.aio.UsageError, asyncio.InvalidStateError, Malformed) as error:
             answer = unary.fail(call, str(error))
         except asyncio.CancelledError:

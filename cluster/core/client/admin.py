@@ -18,7 +18,6 @@ from cluster.core.events import (
     Shutdown,
     TimerFired,
     TransportError,
-    Unserved,
 )
 from cluster.core.messages import (
     AlterTopicConfigsRequest,
@@ -179,7 +178,7 @@ class AdminCore:
     def _on_answer(self, now_ms: int, task: _Task, body: ResponseBody | TransportError) -> list[AdminEffect]:
         assert task.call is None, (task.ticket, task.call)
         error, message = _error_of(body)
-        if isinstance(body, Unserved) and not self.metadata.cache.brokers:
+        if isinstance(body, TransportError) and body.is_unserved and not self.metadata.cache.brokers:
             # No address that this client has been given is a broker's, so no time mends it.
             error = ErrorCode.INVALID_REQUEST
         self.metadata.count_failure(has_failed=error in _OF_THE_NODE)

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar, final
 
 from cluster.core.connection.outgoing import Answer
 from cluster.core.errors import ErrorCode
-from cluster.core.events import TransportError, Unserved
+from cluster.core.events import TransportError
 from cluster.core.messages import MetadataResponse
 
 Address = TypeVar("Address")
@@ -43,7 +43,7 @@ class Bootstrap(Generic[Address]):
             return body
         if _has_failed(body) and self._addresses[0] == address:
             self._addresses.rotate(-1)
-        if not isinstance(body, Unserved):
+        if not (isinstance(body, TransportError) and body.is_unserved):
             self._unserving.pop(address, None)
             return body
         self._unserving[address] = None

@@ -11,7 +11,7 @@ from cluster.core.client.config import AdminConfig
 from cluster.core.client.effects import AdminEffect, Answered, Described
 from cluster.core.effects import BOOTSTRAP, Send, SetTimer
 from cluster.core.errors import ClusterError, ErrorCode
-from cluster.core.events import Response, TimerFired, TransportError, Unserved
+from cluster.core.events import Response, TimerFired, TransportError
 from cluster.core.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
@@ -28,6 +28,8 @@ from tests.cluster.client.fake_cluster import FakeCluster
 
 WAKE = TimerFired(key="admin.wake")
 CREATE = CreateTopicRequest(name="t")
+
+UNSERVED = TransportError(reason="no broker serves", is_unserved=True)
 
 
 def sends(effects: Sequence[AdminEffect]) -> list[Send]:
@@ -89,12 +91,12 @@ def test_call_is_given_up_after_its_time_with_the_last_reason() -> None:
 def test_addresses_of_which_none_is_a_brokers_are_told_at_once() -> None:
     admin = AdminCore(AdminConfig())
     (send,) = sends(admin.ask(0, MetadataRequest(), ticket=5))
-    (answered,) = admin.step(0, Response(call=send.call, body=Unserved(reason="no broker serves")))
+    (answered,) = admin.step(0, Response(call=send.call, body=UNSERVED))
     assert answered == Answered(
         ticket=5, body=None, error=ErrorCode.INVALID_REQUEST, message="no broker serves"
     )
     (send,) = sends(admin.describe(0, ticket=6))
-    (described,) = admin.step(0, Response(call=send.call, body=Unserved(reason="no broker serves")))
+    (described,) = admin.step(0, Response(call=send.call, body=UNSERVED))
     assert isinstance(described, Described)
     assert (described.error, described.message) == (ErrorCode.INVALID_REQUEST, "no broker serves")
 
@@ -104,7 +106,7 @@ def test_a_known_broker_may_help_where_the_addresses_do_not() -> None:
     (send,) = sends(admin.ask(0, MetadataRequest(), ticket=5))
     admin.step(0, Response(call=send.call, body=FakeCluster({"t": 1}).metadata(["t"])))
     (send,) = sends(admin.ask(0, CREATE, ticket=6))
-    effects = admin.step(0, Response(call=send.call, body=Unserved(reason="no broker serves")))
+    effects = admin.step(0, Response(call=send.call, body=UNSERVED))
     assert effects == [SetTimer(key="admin.wake", at_ms=100)]
 
 

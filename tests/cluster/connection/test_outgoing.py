@@ -20,7 +20,7 @@ from cluster.core.connection.outgoing import (
 )
 from cluster.core.connection.pieces import MOST_FRAME_BYTES, PIECE_BYTES, cut, is_piece
 from cluster.core.errors import ErrorCode
-from cluster.core.events import TransportError, Unserved
+from cluster.core.events import TransportError
 from cluster.core.messages import (
     AlterPartitionRequest,
     BrokerHeartbeatRequest,
@@ -235,7 +235,10 @@ def test_the_next_bootstrap_address_is_tried_after_a_failure_of_the_first() -> N
 
 def test_that_no_address_is_a_brokers_is_said_once_each_has_answered_so() -> None:
     addresses = Bootstrap(["a", "b"])
-    wrong, dead = Unserved(reason="no broker"), TransportError(reason="connection refused")
+    wrong, dead = (
+        TransportError(reason="no broker", is_unserved=True),
+        TransportError(reason="connection refused"),
+    )
     answers: list[tuple[Answer, Answer]] = [
         (wrong, TransportError(reason="no broker")),
         (dead, dead),
