@@ -131,7 +131,7 @@ def _run_drawn(job: SwarmJob, seeds: Seeds, out: Path | None, master: str, *, as
     # It needs pyarrow, which may be missing.
     from pipeline.drawn_campaign import run_drawn
 
-    target = out if out is not None else _free_target(job.title)
+    target = _named_target(out) if out is not None else _free_target(job.title)
     with closing(open_results(target, job)) as directory:
         left = sum(seed not in directory.rows for seed in seeds)
         click.echo(f"starting Spark (about 6 s) for {left} drawn runs of {len(seeds)}", err=True)
@@ -223,13 +223,18 @@ def _checked_scenario(text: str) -> Path:
 
 def _checked_target(out: Path) -> Path:
     """Returns `out`. Raises a usage error if there is something, even an empty directory: nothing is overwritten; and
-    for a name that Spark could not read back after all runs.
+    for a name that `_named_target` refuses.
     """
-    if found := _NO_PATH_OF_SPARK.search(str(out)):
-        raise click.UsageError(f"--out {out}: Spark does not take {found[0]!r} in a name, choose another")
     if os.path.lexists(out):
         what = "a directory" if out.is_dir() else "a file"
         raise click.UsageError(f"--out {out} is {what} that exists: nothing is overwritten, name a new one")
+    return _named_target(out)
+
+
+def _named_target(out: Path) -> Path:
+    """Returns `out`. Raises a usage error for a name that Spark could not read back after all runs."""
+    if found := _NO_PATH_OF_SPARK.search(str(out)):
+        raise click.UsageError(f"--out {out}: Spark does not take {found[0]!r} in a name, choose another")
     return out
 
 

@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -227,4 +228,6 @@ def _explained(error: OSError) -> str:
 
 
 def _complain(message: str) -> None:
-    click.echo(f"error: {' '.join(message.split())}", err=True)
+    # On a full disk nobody can be told; the exit status says it then.
+    with suppress(OSError):
+        click.echo(f"error: {' '.join(message.split())}", err=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import sys
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import click
 from click.core import ParameterSource
@@ -31,6 +32,9 @@ from sim.swarm.commands import swarm
 from sim.view.recording import TooManyEvents
 from sim.view.write import page_beside, write_view
 from sim.world.time import Endless
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _EXIT = {Verdict.HELD: 0, Verdict.VIOLATED: 1, Verdict.STARVED: 3}
 UNUSABLE_INPUT = 2
@@ -210,7 +214,8 @@ def run(
         _print(result, with_story=not no_story)
         if written is not None:
             click.echo(f"page: {written}")
-    sys.exit(_EXIT[result.verdict])
+    is_lacking = page is not None and written is None
+    sys.exit(_EXIT[result.verdict] or (UNUSABLE_INPUT if is_lacking else 0))
 
 
 def _on_processes(
@@ -234,14 +239,25 @@ def _on_processes(
 
 
 def _opened(path: Path | None, stack: ExitStack) -> BinaryIO | None:
-    """Open a file to write, until the stack ends. Raises OSError."""
-    return None if path is None else stack.enter_context(path.open("wb"))
+    """Open a file to write, until the stack ends. Raises OSError, which names the file, as each write does."""
+    return None if path is None else stack.enter_context(io.BufferedWriter(_NamedFile(path, "w")))
+
+
+class _NamedFile(io.FileIO):
+    """A file whose failed writes name it, as failed openings do."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.name)) from error
 
 
 def _page_of(result: RunResult, trace: Path | None, page: Path | None) -> Path | None:
     """Write the page that is asked for, or that of a violated run beside its trace; returns its path, None without one.
 
-    A page that cannot be written leaves the verdict as it is, and is reported on standard error.
+    A page that cannot be written leaves the verdict as it is, and is reported on standard error; a run that held and
+    whose page was asked for exits with 2 then.
     """
     if page is None and result.verdict is Verdict.VIOLATED and trace is not None and trace.is_file():
         page = page_beside(trace)
@@ -291,12 +307,14 @@ def _check_files(scenario: Path, trace: Path | None, history: Path | None, page:
         "--view": page,
         "the page beside the trace": beside,
     }
-    names: dict[Path, str] = {}
+    names: dict[Path | tuple[int, int], str] = {}
     for name, path in files.items():
         # What is no file, such as /dev/null, takes whatever is written.
         if path is None or (path.exists() and not path.is_file()):
             continue
-        other = names.setdefault(path.resolve(), name)
+        known = path.stat() if path.exists() else None
+        # Two names may be links to one file.
+        other = names.setdefault((known.st_dev, known.st_ino) if known else path.resolve(), name)
         if other != name:
             raise click.UsageError(f"{other} and {name} are the same file: {path}")
 

@@ -225,7 +225,9 @@ def replay_command(source: str, seed: int, bug: str | None, *, stops_early: bool
     """Returns the command that repeats a run of the scenario called `source`."""
     planted = f" --bug {bug}" if bug is not None else ""
     early = " --stop-early" if stops_early else ""
-    return f"replog sim run {shlex.quote(source)} --seed {seed}{planted}{early}"
+    # What begins with a dash would be taken for an option.
+    file = f"./{source}" if source.startswith("-") else source
+    return f"replog sim run {shlex.quote(file)} --seed {seed}{planted}{early}"
 
 
 @final

@@ -271,7 +271,13 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
             and any(target.kind == "controller" for target in _targets(step))
             and step.log == f"{METADATA_TOPIC}/0"
         )
-        if not is_of_controller and (what := _unknown_partition(scenario, topic, int(partition))):
+        # The step compares the text. No topic has a partition of more than nine digits.
+        if len(partition) > 9 or (partition.startswith("0") and partition != "0"):
+            yield (
+                ("steps", index, "log"),
+                f"no partition {partition[:12]!r}: write its number without zeros before it",
+            )
+        elif not is_of_controller and (what := _unknown_partition(scenario, topic, int(partition))):
             yield ("steps", index, "log"), what
     yield from check_topic_step(scenario, index, step)
     if isinstance(step, Kill) and step.point is not None and _is_client(step.kill, names):
@@ -284,7 +290,7 @@ def _check_step(scenario: Scenario, index: int, step: Step, names: Mapping[str, 
     if isinstance(step, BreakDisk) and step.job is not None and step.job not in BROKER_JOBS:
         yield ("steps", index, "job"), f"no job {step.job!r}: write one of {', '.join(BROKER_JOBS)}"
     yield from _check_controller(index, step, names)
-    kinds = {target.kind for target in _targets(step)}
+    kinds = {_kind(target, names) for target in _targets(step)}
     if isinstance(step, FailSync) and step.file == "metadata" and kinds != {"controller"}:
         yield ("steps", index, step.verb), "only the controller writes snapshots of the metadata"
     directory = step.directory if isinstance(step, BreakDisk | FailDisk) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictInt, model_validator
 
 from sim.scenario.base import DOWN, FOR_DISK, Named
 from sim.scenario.values import Duration, Percent, Size, TargetField
@@ -48,7 +48,7 @@ class FailDisk(DiskStep):
     free: Size | None = Field(
         default=None, description="What a full disk still takes; the write after that is stored in part."
     )
-    directory: int | None = Field(
+    directory: StrictInt | None = Field(
         default=None, ge=1, le=9, description="The log directory that fails; without it, the whole disk does."
     )
     lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictInt
 
 from sim.scenario.base import FOR, FOR_DISK, ONLY, Named, Step
 from sim.scenario.values import Duration, LinkField, MethodsField, Percent, Size, TargetField, parse_duration
@@ -76,7 +76,7 @@ class FreezeClock(Named):
 
     freeze_clock: TargetField = Field(description="The nodes and clients whose clock stands still.")
     lasting: Duration | None = Field(default=None, alias="for", description=FOR_DISK)
-    catches_up: bool = Field(
+    catches_up: StrictBool = Field(
         default=True,
         description="Whether it goes on with the right time; with `false` it is behind by the time that it stood.",
     )
@@ -87,7 +87,7 @@ class KillStart(Named):
 
     verb = "kill_start"
     kill_start: TargetField = Field(description="The nodes that are killed, at once and in their next start.")
-    change: int = Field(
+    change: StrictInt = Field(
         default=1, ge=1, le=1000, description="The change on the disk, 1 for the first of the start."
     )
     down: Duration = Field(description="After how long the process starts, each time.")

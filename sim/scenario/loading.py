@@ -35,11 +35,15 @@ def scenario_of(values: Mapping[str, object]) -> Scenario:
 
 def load_scenario(path: Path | str) -> Scenario:
     """Load a scenario from its file. Raises ScenarioError."""
+    return parse_scenario(scenario_text(path), str(path))
+
+
+def scenario_text(path: Path | str) -> str:
+    """Returns the text of a file. Raises ScenarioError if it cannot be read, or is no UTF-8."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    return parse_scenario(text, str(path))
 
 
 def parse_scenario(text: str, name: str = "scenario.yaml") -> Scenario:
@@ -49,7 +53,8 @@ def parse_scenario(text: str, name: str = "scenario.yaml") -> Scenario:
     except ValueError as error:
         raise ScenarioError(f"{name}:{error}") from error
     try:
-        scenario = Scenario.model_validate(source.data)
+        # A key has one spelling: `for`, not the name of its field.
+        scenario = Scenario.model_validate(source.data, by_alias=True, by_name=False)
     except ValidationError as error:
         line, what = min(
             (_explain(dict(problem), source) for problem in error.errors()), key=lambda found: found[0]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from sim.scenario.base import Strict
 from sim.scenario.steps import (
@@ -16,6 +16,7 @@ from sim.scenario.values import (
     Percent,
     Rate,
     Size,
+    no_truth,
     parse_duration,
     parse_rate,
     parse_size,
@@ -40,7 +41,7 @@ class ClockModel(Strict):
     """How far the clocks of nodes and clients are from the truth. Each is drawn, between minus this and this."""
 
     offset: Duration = Field(default=0, description="How far a clock is ahead or behind when the run begins.")
-    drift: int = Field(
+    drift: StrictInt = Field(
         default=0, ge=0, le=100_000, description="How many microseconds a clock gains or loses each second."
     )
 
@@ -48,8 +49,8 @@ class ClockModel(Strict):
 class ClusterModel(Strict):
     """The brokers of a scenario and their settings."""
 
-    brokers: int = Field(default=3, ge=1, le=9, description="The number of brokers, numbered from 1.")
-    directories: int = Field(
+    brokers: StrictInt = Field(default=3, ge=1, le=9, description="The number of brokers, numbered from 1.")
+    directories: StrictInt = Field(
         default=1, ge=1, le=9, description="The number of log directories of each broker."
     )
     disk: DiskModel = Field(default=DiskModel(), description="The disks.")
@@ -67,11 +68,13 @@ class ClusterModel(Strict):
 class TopicModel(Strict):
     """A topic of a scenario."""
 
-    exists: bool = Field(
+    exists: StrictBool = Field(
         default=True, description="Whether it is created at the start; if not, a step creates it."
     )
-    partitions: int = Field(default=1, ge=1, le=50, description="The number of partitions, numbered from 0.")
-    replicas: int = Field(
+    partitions: StrictInt = Field(
+        default=1, ge=1, le=50, description="The number of partitions, numbered from 0."
+    )
+    replicas: StrictInt = Field(
         default=3, ge=1, le=9, description="The number of replicas of each partition, at most one per broker."
     )
     config: dict[str, int | float | str | bool] = Field(
@@ -104,16 +107,18 @@ class ProducerModel(Strict):
     """A number of equal producers of a scenario."""
 
     topic: str = Field(description="The topic that they write to: a key of `topics`.")
-    clients: int = Field(default=1, ge=1, le=20, description="The number of equal producers.")
+    clients: StrictInt = Field(default=1, ge=1, le=20, description="The number of equal producers.")
     rate: Rate = Field(
         default=parse_rate("50/s"), description="The records that each of them sends per second."
     )
-    acks: Literal["all", 1, 0] = Field(default="all", description="Kafka's acks: who must have a record.")
-    idempotent: bool = Field(
+    acks: Annotated[Literal["all", 1, 0], BeforeValidator(no_truth)] = Field(
+        default="all", description="Kafka's acks: who must have a record."
+    )
+    idempotent: StrictBool = Field(
         default=True,
         description="Whether brokers recognise a record that is sent again; with `acks: all` only.",
     )
-    in_flight: int = Field(
+    in_flight: StrictInt = Field(
         default=5,
         ge=1,
         le=5,
@@ -127,12 +132,12 @@ class ProducerModel(Strict):
     delivery_timeout: Duration = Field(
         default=parse_duration("8s"), description="After how long each of them gives a record up."
     )
-    records: int | None = Field(
+    records: StrictInt | None = Field(
         default=None,
         ge=1,
         description="How many records each of them sends; without it, as many as the rate allows until steps end.",
     )
-    keys: int = Field(
+    keys: StrictInt = Field(
         default=0,
         ge=0,
         description="The number of keys, which are used in turn; with 0, records have no key.",
@@ -140,7 +145,7 @@ class ProducerModel(Strict):
     tombstones: Percent = Field(
         default=0, description="Which share of the records are tombstones: they have a key and no value."
     )
-    unanswered: int | None = Field(
+    unanswered: StrictInt | None = Field(
         default=None,
         ge=1,
         description="The records without an outcome at which each of them sends no new ones; without it, none.",
@@ -163,7 +168,7 @@ class ConsumerModel(Strict):
     """A number of equal consumers of a scenario."""
 
     topic: str = Field(description="The topic that they read from its start: a key of `topics`.")
-    clients: int = Field(default=1, ge=1, le=20, description="The number of equal consumers.")
+    clients: StrictInt = Field(default=1, ge=1, le=20, description="The number of equal consumers.")
     max_wait: Duration = Field(
         default=parse_duration("200ms"), description="Kafka's fetch.max.wait.ms, in whole milliseconds."
     )
@@ -174,7 +179,7 @@ class SeekerModel(Strict):
     """A number of equal clients that look up places in a topic's logs: their ends, and where a time begins."""
 
     topic: str = Field(description="The topic whose partitions they ask about in turn: a key of `topics`.")
-    clients: int = Field(default=1, ge=1, le=20, description="The number of equal clients.")
+    clients: StrictInt = Field(default=1, ge=1, le=20, description="The number of equal clients.")
     every: Duration = Field(
         default=parse_duration("300ms"), description="How often each of them looks up a place."
     )
@@ -187,7 +192,7 @@ class SeekerModel(Strict):
 class AdminModel(Strict):
     """A number of equal admin clients, each of which creates, alters and deletes a topic of its own."""
 
-    clients: int = Field(default=1, ge=1, le=5, description="The number of equal clients.")
+    clients: StrictInt = Field(default=1, ge=1, le=5, description="The number of equal clients.")
     every: Duration = Field(
         default=parse_duration("500ms"), description="How often each of them begins a call."
     )
@@ -213,18 +218,18 @@ class Scenario(Strict):
         default=parse_duration("30s"),
         description="How long the healed cluster may go without progress until it agrees.",
     )
-    strict: bool = Field(
+    strict: StrictBool = Field(
         default=True,
         description="Whether the run proves nothing if a step never comes to strike; with `false` it is enough that "
         "one has struck.",
     )
-    excuses: bool = Field(
+    excuses: StrictBool = Field(
         default=True,
         description="Whether acknowledged records may be lost where Kafka does not promise to keep them; with `false` "
         "a loss is a violation that takes a fault of a disk, a power loss or an unclean election. What the leader "
         "alone has acknowledged (`acks: 1`) and what retention deletes is lost without one, and stays excused.",
     )
-    canaries: bool = Field(
+    canaries: StrictBool = Field(
         default=False,
         description="Whether each producer must get a record into every partition of the healed cluster, and each "
         "consumer read it.",

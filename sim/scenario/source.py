@@ -34,7 +34,9 @@ class Source:
                 if part in (node.lc.data or ()):
                     line = node.lc.key(part)[0] + 1
             elif isinstance(node, CommentedSeq) and isinstance(part, int) and part < len(node):
-                line = node.lc.item(part)[0] + 1
+                # A list with a tag of its own, `!tag [1]`, does not know the lines of its parts.
+                if part in (node.lc.data or ()):
+                    line = node.lc.item(part)[0] + 1
             else:
                 break
             node = node[part]
@@ -58,6 +60,9 @@ def parse_yaml(text: str) -> Source:
         ) from error
     except (YAMLError, ValueError) as error:
         raise ValueError(f"1: no YAML: {' '.join(str(error).split())}") from error
+    except (AttributeError, KeyError, TypeError) as error:
+        # What ruamel raises for a tag that does not fit its value, such as `!!bool x` and `!!seq x`.
+        raise ValueError("1: no YAML: a tag does not fit its value") from error
     if not isinstance(document, CommentedMap):
         raise ValueError("1: a scenario must be a mapping of keys to values")
     return Source(document)

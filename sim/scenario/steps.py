@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, StrictBool, StrictInt, Tag, model_validator
 
 from sim.scenario.base import DOWN, FOR, FOR_DISK, ONLY, Named, Step
 from sim.scenario.disk_steps import (
@@ -84,7 +84,7 @@ class KillInside(Named):
 
     verb = "kill_inside"
     kill_inside: TargetField = Field(description="The nodes that are killed.")
-    change: int = Field(
+    change: StrictInt = Field(
         default=1, ge=1, le=1000, description="The change on the disk, 1 for the next one of the process."
     )
     job: str | None = Field(
@@ -97,7 +97,7 @@ class KillInside(Named):
         pattern=r"^[a-zA-Z0-9._-]+/[0-9]+$",
         description="Counts only changes in the directory of this log, `topic/partition`.",
     )
-    renames: bool = Field(
+    renames: StrictBool = Field(
         default=False,
         description="Counts only renames: by them a compaction puts segments in place, and files are replaced.",
     )
@@ -247,7 +247,9 @@ class BreakDisk(Named):
 
     verb = "break_disk"
     break_disk: TargetField = Field(description="The broker whose disk fails.")
-    directory: int = Field(default=1, ge=1, le=9, description="The log directory that fails; 1 is the first.")
+    directory: StrictInt = Field(
+        default=1, ge=1, le=9, description="The log directory that fails; 1 is the first."
+    )
     log: str | None = Field(
         default=None,
         pattern=r"^[a-zA-Z0-9._-]+/[0-9]+$",

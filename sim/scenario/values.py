@@ -80,6 +80,13 @@ def parse_rate(value: object) -> int:
     return rate
 
 
+def no_truth(value: object) -> object:
+    """Returns the value of a key that takes numbers, which a truth value would pass for, as `True == 1`."""
+    if isinstance(value, bool):
+        raise ValueError(f"{str(value).lower()} is no number")
+    return value
+
+
 def parse_percent(value: object) -> int:
     percent = _scaled(value, {"%": 1}, "share", "20%")
     if percent > 100:

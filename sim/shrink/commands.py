@@ -40,7 +40,11 @@ def _parse_budget(ctx: click.Context, param: click.Parameter, text: str) -> floa
 
 @click.command()
 @click.argument("scenario", required=False)
-@click.option("--seed", type=click.IntRange(0, MOST_SEEDS), help="The seed with which SCENARIO fails.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, MOST_SEEDS),
+    help="The seed with which SCENARIO fails, 0 without it; alone, as --swarm N.",
+)
 @click.option(
     "--swarm",
     type=click.IntRange(0, MOST_SEEDS),
@@ -80,9 +84,10 @@ def shrink(
 ) -> None:
     """Take away from a failing scenario all that its failure does not need.
 
-    SCENARIO is a bundled scenario or a file, as for `replog sim run`. Whatever fails with the same kind of violation
-    is kept: fewer faults, clients, brokers and records, the defaults instead of settings, rounder times. The small
-    scenario is written, and run again in two new interpreters. Ctrl-C ends the search and keeps the best so far.
+    SCENARIO is a bundled scenario or a file, as for `replog sim run`; without one, what --seed draws. Whatever fails
+    with the same kind of violation is kept: fewer faults, clients, brokers and records, the defaults instead of
+    settings, rounder times. The small scenario is written, and run again in two new interpreters. Ctrl-C ends the
+    search and keeps the best so far.
 
     Exit status: 0 it is written, 2 the input was unusable or does not fail, 3 interrupted, and the best so far is
     written, 4 the result does not fail each time.
@@ -154,9 +159,11 @@ def _asked(scenario: str | None, seed: int | None, swarm: int | None) -> tuple[D
         if scenario is not None or seed is not None:
             raise click.UsageError("--swarm N is scenario and seed at once")
         return dict(draw(swarm).parts), swarm
-    if scenario is None or seed is None:
-        raise click.UsageError("missing SCENARIO and --seed N, or --swarm N")
-    return read_data(find_scenario(scenario)), seed
+    if scenario is not None:
+        return read_data(find_scenario(scenario)), seed or 0
+    if seed is None:
+        raise click.UsageError("missing SCENARIO, or --seed N of the swarm")
+    return dict(draw(seed).parts), seed
 
 
 def _children_cpu() -> Callable[[], float]:

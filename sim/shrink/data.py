@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from sim.scenario.checks import check_scenario
-from sim.scenario.loading import ScenarioError, load_scenario
+from sim.scenario.loading import ScenarioError, parse_scenario, scenario_text
 from sim.scenario.model import Scenario
 from sim.scenario.source import parse_yaml
 
@@ -48,8 +48,10 @@ def changed(value: object, *path: str | int) -> Edit:
 
 def read_data(path: Path) -> Data:
     """Returns the data of a scenario file. Raises ScenarioError for a file that cannot be run."""
-    load_scenario(path)
-    data = parse_yaml(path.read_text(encoding="utf-8")).data
+    # Read once: a pipe has nothing more to say.
+    text = scenario_text(path)
+    parse_scenario(text, str(path))
+    data = parse_yaml(text).data
     assert isinstance(data, dict), type(data)
     return data
 

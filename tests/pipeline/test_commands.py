@@ -105,6 +105,9 @@ def test_a_directory_that_spark_would_take_for_a_pattern_is_refused(tmp_path: Pa
     result = campaign("--out", tmp_path / name)
     assert result.exit_code == 2 and "Spark does not take" in result.stderr
     assert f"--out {tmp_path / name}" in result.stderr and list(tmp_path.iterdir()) == []
+    drawn = ["campaign", "--seeds", "0..2", "--swarm", "--out", str(tmp_path / name)]
+    result = CliRunner().invoke(spark_group, drawn)
+    assert result.exit_code == 2 and "Spark does not take" in result.stderr
 
 
 @pytest.mark.usefixtures("no_spark")

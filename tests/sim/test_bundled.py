@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from sim.bundled import bundled_scenarios, find_scenario
 from sim.commands import sim
+from sim.run import replay_command
 from sim.scenario.loading import ScenarioError
 from tests.places import ROOT
 
@@ -40,6 +41,10 @@ def test_a_bundled_scenario_runs_by_name_and_its_replay_names_it_too() -> None:
     answer = json.loads(result.stdout)
     assert (result.exit_code, answer["verdict"]) == (0, "held")
     assert answer["replay"] == "replog sim run leader-crash --seed 7"
+
+
+def test_a_replay_takes_no_file_for_an_option() -> None:
+    assert replay_command("-d.yaml", 7, None) == "replog sim run ./-d.yaml --seed 7"
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:

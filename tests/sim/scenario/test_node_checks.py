@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sim.run import Verdict, run_scenario
-from sim.scenario.loading import parse_scenario
+from sim.scenario.loading import ScenarioError, parse_scenario
 
 BASE = """\
 scenario: base
@@ -54,3 +54,40 @@ def test_a_network_may_be_without_latency(spread: str) -> None:
         BASE.replace("2s", "300ms") + f"network: {{latency: 0us, spread: {spread}}}\nsteps: []\n"
     )
     assert run_scenario(scenario, 1).verdict is not Verdict.VIOLATED
+
+
+def test_a_snapshot_of_the_metadata_is_struck_by_a_name_too() -> None:
+    parse_scenario(STEPS + "- {fail_sync: D, file: metadata}\n")
+
+
+@pytest.mark.parametrize("number", ["00", "01", "0" * 5000, "1" * 5000], ids=["00", "01", "zeros", "ones"])
+def test_a_partition_of_a_log_is_a_plain_number(number: str) -> None:
+    with pytest.raises(ScenarioError, match=r":10: .*no partition '[01]{2,12}'"):
+        parse_scenario(STEPS + f"- {{rot: broker 1, log: t/{number}}}\n")
+
+
+@pytest.mark.parametrize(
+    "steps", ["!foo [1]", "!!python/tuple [1]", "[!!bool x]", "!!bool x", "!!seq x", "!!map x", "!!int x"]
+)
+def test_a_tag_that_does_not_fit_is_refused_in_one_line(steps: str) -> None:
+    with pytest.raises(ScenarioError, match=r":[0-9]+: "):
+        parse_scenario(BASE + f"steps: {steps}\n")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "cluster: {brokers: '3'}", "cluster: {brokers: 3.0}", "cluster: {brokers: true}",
+        "producers: [{topic: t, acks: true}]", "producers: [{topic: t, acks: '1'}]",
+        "producers: [{topic: t, idempotent: 1}]",
+    ],
+)  # fmt: skip
+def test_a_value_has_the_type_of_its_key(part: str) -> None:
+    with pytest.raises(ScenarioError, match=r":[0-9]+: (cluster\.brokers|producers\.0\.(acks|idempotent)): "):
+        parse_scenario(f"scenario: s\nduration: 5s\ntopics: {{t: {{}}}}\n{part}\n")
+
+
+@pytest.mark.parametrize("step", ["pause: broker 1, lasting: 1s", "pause: broker 1, for: 1s, name: X"])
+def test_a_key_has_one_spelling(step: str) -> None:
+    with pytest.raises(ScenarioError, match=r":[0-9]+: (unknown key 'name'|steps\.0\.for: missing)"):
+        parse_scenario(f"scenario: s\nduration: 5s\ntopics: {{t: {{}}}}\nsteps: [{{{step}}}]\n")

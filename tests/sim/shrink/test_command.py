@@ -33,8 +33,9 @@ def invoke(*arguments: str | Path) -> Result:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "missing SCENARIO and --seed N, or --swarm N"),
-        (["leader-crash"], "missing SCENARIO and --seed N"),
+        ([], "missing SCENARIO, or --seed N of the swarm"),
+        (["leader-crash"], "the run with seed 0 does not fail"),
+        (["--seed", "5"], "the run with seed 5 does not fail"),
         (["leader-crash", "--swarm", "1"], "--swarm N is scenario and seed at once"),
         (["leader-crush", "--seed", "1"], "did you mean 'leader-crash'?"),
         (["leader-crash", "--seed", "1", "--bug", "nonsense"], "unknown bug 'nonsense'"),

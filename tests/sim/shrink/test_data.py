@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from threading import Thread
+
 import pytest
 
 from sim.scenario.loading import parse_scenario
-from sim.shrink.data import Data, apply, as_yaml, deleted, neat, scenario_of, tidied
+from sim.shrink.data import Data, apply, as_yaml, deleted, neat, read_data, scenario_of, tidied
 from sim.shrink.events import details
 from sim.shrink.families import are_alike
 from sim.shrink.report import Size
@@ -22,6 +26,16 @@ SMALL: Data = {
     "consumers": [],
     "steps": [{"at": "3s", "kill": "leader(t/2)", "within": "30s"}],
 }
+
+
+def test_a_scenario_may_come_from_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = "scenario: s\nduration: 5s\ntopics: {t: {}}\n"
+    writer = Thread(target=pipe.write_text, args=(text,))
+    writer.start()
+    assert read_data(pipe) == {"scenario": "s", "duration": "5s", "topics": {"t": {}}}
+    writer.join()
 
 
 def test_the_file_holds_the_same_scenario() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -267,3 +269,40 @@ def test_a_run_that_violates_a_rule_has_its_page_beside_its_trace(
 
 def test_the_page_of_many_seeds_is_refused(tmp_path: Path) -> None:
     assert main(["sim", "run", "leader-crash", "--seeds", "0..2", "--view", str(tmp_path / "page.html")]) == 2
+
+
+needs_full_device = pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="/dev/full is absent, a device of Linux that is always full"
+)
+
+
+def test_two_links_to_one_file_are_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short.yaml").write_text(SCENARIO)
+    os.link("short.yaml", "other")
+    assert main(["sim", "run", "short.yaml", "--history", "other"]) == 2
+    assert "SCENARIO and --history are the same file" in capsys.readouterr().err
+    assert (tmp_path / "short.yaml").read_text() == SCENARIO
+
+
+@needs_full_device
+@pytest.mark.parametrize("option", ["--trace", "--history", "--view"])
+def test_a_full_disk_is_said_with_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    scenario = tmp_path / "short.yaml"
+    scenario.write_text(SCENARIO)
+    assert main(["sim", "run", str(scenario), option, "/dev/full"]) == 2
+    assert "No space left on device: '/dev/full'" in capsys.readouterr().err
+
+
+@needs_full_device
+def test_where_no_message_can_be_written_the_status_says_it() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "replog", "sim", "run", "absent.yaml"],
+            stderr=full, stdout=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
