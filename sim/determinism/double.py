@@ -118,7 +118,7 @@ class _Side:
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])])
         self._errors: IO[bytes] = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _SIDE],
+            [sys.executable, "-P", "-c", _SIDE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

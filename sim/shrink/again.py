@@ -53,7 +53,8 @@ def prove(failing: Failing, signature: str, bug: str | None) -> Proof:
 def _rows(work: str, environment: Mapping[str, str]) -> list[dict[str, str]]:
     """Returns the lines of a new interpreter; of one that ended early, those that it had written."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])])
-    command = [sys.executable, "-m", "sim.shrink.again"]
+    # Without the current directory, where a user may have a `sim` or `queue.py`.
+    command = [sys.executable, "-P", "-m", "sim.shrink.again"]
     ended = subprocess.run(
         command, input=work, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTHONPATH": path, **environment},

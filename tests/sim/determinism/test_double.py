@@ -34,6 +34,14 @@ def test_a_seed_is_one_run_in_interpreters_that_differ() -> None:
     assert all(pair.first.verdict == "held" and pair.first.events > 100 for pair in found)
 
 
+def test_the_interpreters_import_nothing_of_the_users_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(9)\n")
+    monkeypatch.chdir(tmp_path)
+    assert [pair.difference() for pair in pairs("", is_guarded=True)] == ["", ""]
+
+
 @pytest.mark.parametrize("canary", CANARIES)
 def test_a_canary_is_noticed(canary: str) -> None:
     is_guarded = canary in ONLY_GUARDED

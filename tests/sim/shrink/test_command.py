@@ -15,7 +15,7 @@ from sim.commands import sim
 from sim.run import Verdict, run_scenario
 from sim.scenario.loading import load_scenario, parse_scenario
 from sim.shrink import report
-from sim.shrink.again import Proof
+from sim.shrink.again import Proof, prove
 from sim.shrink.data import read_data
 from sim.shrink.likelihood import Restarts
 from sim.shrink.report import file_text
@@ -70,6 +70,16 @@ def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def shrink_it(path: Path, out: Path) -> Result:
     return invoke(path, "--seed", "0", "--budget", "0s", "--jobs", "1", "--out", out)
+
+
+def test_the_proof_imports_nothing_of_the_users_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(9)\n")
+    (tmp_path / "stuck.yaml").write_text(STUCK)
+    monkeypatch.chdir(tmp_path)
+    found = Failing(data=read_data(Path("stuck.yaml")), seed=0, outcome=Outcome(signature=""))
+    assert prove(found, "", None).is_same_run
 
 
 @pytest.mark.parametrize("part", ["_when", "prove"])
