@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
+from cluster.core.config import BrokerConfig
 from cluster.rpc.methods import UNARY_BY_REQUEST
 from cluster.shell.streams import STREAMS
 from sim.buggify.points import POINTS
@@ -96,6 +97,8 @@ _LEAST_CONVERGE_US = 1_000_000
 # With more of its messages lost, nothing that takes several of them comes to its end.
 _MOST_LOST_PERCENT = 30
 _SESSION = "broker.session.timeout.ms"
+# What a broker does one after the other as it makes a log, at least.
+_CALLS_OF_A_LOG, _SYNCS_OF_A_LOG = 10, 4
 # What a broker that starts again needs beside the end of its session.
 _START_MS = 5_000
 
@@ -119,6 +122,7 @@ def _check_times(scenario: Scenario) -> Iterator[Finding]:
             ("cluster", "settings", "replica.fetch.wait.max.ms"),
             f"replica.socket.timeout.ms is {least_ms}: idle fetches would never be answered, write less",
         )
+    yield from _check_pace(scenario, broker)
     session_ms, converge_ms = controller.broker_session_timeout_ms, scenario.converge // 1_000
     if _SESSION in scenario.cluster.settings and session_ms + _START_MS > converge_ms:
         yield (
@@ -126,6 +130,25 @@ def _check_times(scenario: Scenario) -> Iterator[Finding]:
             f"a broker that starts again waits for the end of its session: write a `converge` of at least "
             f"{session_ms + _START_MS}ms",
         )
+
+
+def _check_pace(scenario: Scenario, broker: BrokerConfig) -> Iterator[Finding]:
+    """Yield where a network or disks without any fault are too slow for any broker to keep its session."""
+    network, disk, session_us = (
+        scenario.network,
+        scenario.cluster.disk,
+        1_000 * broker.broker_session_timeout_ms,
+    )
+    if 2 * (network.latency + network.spread) >= 1_000 * broker.heartbeat_timeout_ms:
+        text = f"heartbeats are given up after {broker.heartbeat_timeout_ms}ms, half of {_SESSION}, there and back"
+        yield ("network", "latency"), text
+    for name, us, count in (("call", disk.call, _CALLS_OF_A_LOG), ("sync", disk.sync, _SYNCS_OF_A_LOG)):
+        if count * us >= session_us:
+            yield (
+                ("cluster", "disk", name),
+                f"a broker that makes a log sends no heartbeat meanwhile: write less than {session_us // count}us, "
+                f"or a higher {_SESSION}",
+            )
 
 
 def _check_clients(scenario: Scenario) -> Iterator[Finding]:

@@ -56,6 +56,19 @@ def test_a_network_may_be_without_latency(spread: str) -> None:
     assert run_scenario(scenario, 1).verdict is not Verdict.VIOLATED
 
 
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("network: {latency: 400ms, spread: 50ms}", "heartbeats are given up after 900ms"),
+        ("cluster: {disk: {sync: 450ms}}", "write less than 450000us"),
+        ("cluster: {disk: {call: 180ms}}", "write less than 180000us"),
+    ],
+)
+def test_a_sound_cluster_is_fast_enough_for_its_sessions(part: str, words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        parse_scenario(f"scenario: s\nduration: 5s\ntopics: {{t: {{}}}}\n{part}\n")
+
+
 def test_a_snapshot_of_the_metadata_is_struck_by_a_name_too() -> None:
     parse_scenario(STEPS + "- {fail_sync: D, file: metadata}\n")
 

@@ -47,14 +47,14 @@ def test_options_that_make_no_sense_are_refused(arguments: list[str], message: s
     assert result.exit_code == 2 and message in result.stderr
 
 
-# Fails at once: no call of its disk ever ends.
+# Fails at once: its log is not made in time.
 STUCK = """\
 scenario: stuck
 warm_up: 500ms
 duration: 900ms
 converge: 1s
 topics: {t: {replicas: 1}}
-cluster: {brokers: 1, disk: {call: 1m}}
+cluster: {brokers: 1, disk: {call: 150ms}}
 """
 
 
