@@ -5,16 +5,17 @@ It is idempotent by default (KIP-98): retries and fail-overs neither reorder nor
 - a partition's batches are sent again in their order, each under the sequence of its first sending, and only
   while no earlier one is in flight;
 - at most five are under way, counted from the oldest one without an outcome: a broker remembers five;
-- the first batch to a topic, also to one that was deleted and created again, is alone in flight;
-- an acknowledgement also proves all earlier batches of the partition and epoch, whatever became of their answers;
+- the first batch to a topic, also to one that was deleted and created again, and the first in each leader epoch, is
+  alone in flight;
+- each batch waits for its own answer: the acknowledgement of a later one proves nothing of it, because a leader that
+  has forgotten the producer takes any sequence;
 - after a batch was refused, or was given up while its outcome is unknown, no new batch is sent until the
   outcomes of all sent batches are known; then the epoch grows and sequences begin again (KIP-360).
 
 A request is answered whole, as in Kafka, so its slowest partition withholds the answers of the others. This costs
-them little: a later acknowledgement in another request proves theirs; the broker ends its wait before the request
-times out here, with an answer for each partition; and a partition whose replication timed out then travels apart,
-until one of its batches is acknowledged. Kafka has none of the three: there a connection handles one request at a
-time.
+them little: the broker ends its wait before the request times out here, with an answer for each partition; and a
+partition whose replication timed out then travels apart, until one of its batches is acknowledged. Kafka has neither:
+there a connection handles one request at a time.
 
 Kafka: KafkaProducer, Sender, TransactionManager.
 """
@@ -26,8 +27,9 @@ from typing import final
 
 from cluster.core.client.accumulator import NUMBER_STEP, Entry, ProducerBatch
 from cluster.core.client.config import ACKS_NONE, ProducerConfig
+from cluster.core.client.due_batches import DueBatches
 from cluster.core.client.effects import Delivered, ProducerEffect
-from cluster.core.client.metadata_cache import LeaderAndEpoch, MetadataUpdater
+from cluster.core.client.metadata_cache import MetadataUpdater
 from cluster.core.client.partition_queue import PartitionQueue
 from cluster.core.client.partitioner import StickyPartitioner, partition_for_key
 from cluster.core.client.produce_answers import (
@@ -83,6 +85,7 @@ class ProducerCore:
         )
         self.identity = IdentityKeeper(config.retry_backoff_ms, config.request_timeout_ms)
         self.unfinished = UnfinishedRecords()
+        self._due = DueBatches(config, self.metadata, self.identity)
         self._draws = draws
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._waiting = WaitingRecords(config.max_block_ms, self.metadata.cache)
@@ -124,6 +127,11 @@ class ProducerCore:
     def has_room(self) -> bool:
         """Whether the buffer has room (buffer.memory); while it has none, the shell makes its user wait."""
         return self.unfinished.size_bytes + max(1, self._wanted_bytes) <= self.config.buffer_memory
+
+    @property
+    def _is_pressed(self) -> bool:
+        """Whether no batch lingers: the producer closes or is flushed, or its buffer is full."""
+        return self._is_closing or self.unfinished.is_flushing or not self.has_room
 
     def press(self, now_ms: int, size_bytes: int) -> list[ProducerEffect]:
         """Sends without lingering where a record of this size has no room: its sender waits for that.
@@ -364,58 +372,18 @@ class ProducerCore:
         effects: list[ProducerEffect] = []
         by_leader: dict[tuple[int, bool], list[PartitionQueue]] = {}
         for queue in self._queues.values():
-            leader = self._leader_for(queue, now_ms) if queue.queue else None
+            leader = self._due.leader_for(queue, now_ms, is_pressed=self._is_pressed) if queue.queue else None
             if leader is not None:
                 by_leader.setdefault((leader.leader, queue.is_slow), []).append(queue)
         for (leader_id, is_slow), queues in by_leader.items():
             while queues and self._requests.may_ask(leader_id, is_slow=is_slow):
                 effects += self._send_to(leader_id, queues, now_ms)
-                queues = [queue for queue in queues if self._leader_for(queue, now_ms) is not None]
+                queues = [
+                    queue
+                    for queue in queues
+                    if self._due.leader_for(queue, now_ms, is_pressed=self._is_pressed)
+                ]
         return effects
-
-    def _leader_for(self, queue: PartitionQueue, now_ms: int) -> LeaderAndEpoch | None:
-        """Returns the leader to which the first batch of the partition may be sent now; None if it has to wait."""
-        if self._due_batch(queue, now_ms) is None:
-            return None
-        cache, topic_partition = self.metadata.cache, queue.topic_partition
-        leader = cache.leader(topic_partition)
-        if leader is None:
-            self.metadata.request()
-            return None
-        return leader if queue.is_free_for(leader, cache.topic_id(topic_partition.topic)) else None
-
-    def _due_batch(self, queue: PartitionQueue, now_ms: int) -> ProducerBatch | None:
-        """Returns the first batch of the partition if it may be sent now, else None."""
-        if not queue.queue:
-            return None
-        batch = queue.queue[0]
-        if batch.attempts or batch.is_sequenced:
-            is_due = batch.retry_at_ms <= now_ms
-        else:
-            is_due = self._is_ready(queue, batch, now_ms)
-        return batch if is_due and self._keeps_order(queue, batch) else None
-
-    def _is_ready(self, queue: PartitionQueue, batch: ProducerBatch, now_ms: int) -> bool:
-        has_lingered = batch.created_ms + self.config.linger_ms <= now_ms
-        is_pressed = self._is_closing or self.unfinished.is_flushing or not self.has_room
-        return has_lingered or is_pressed or batch.is_full or len(queue.queue) > 1
-
-    def _keeps_order(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Whether sending `batch` now keeps the order.
-
-        A repetition waits for all batches before it; behind one that was refused for certain, it waits for the outcomes
-        of all in flight, because only a new epoch helps, or what one of them proves. A new batch waits for an identity,
-        for sequences to be resolved, and while the oldest batch without an outcome is too far back.
-        """
-        if batch.is_sequenced:
-            if queue.is_after_refused(batch):
-                return False
-            return all(other.number > batch.number for other in queue.in_flight)
-        if not self.config.is_idempotent:
-            return len(queue.in_flight) < self.config.max_in_flight_requests_per_connection
-        if self.identity.current is None or queue.needs_resolution:
-            return False
-        return queue.has_room_for_new(self.config.max_in_flight_requests_per_connection)
 
     def _send_to(self, leader: int, queues: list[PartitionQueue], now_ms: int) -> list[ProducerEffect]:
         """Sends one request with a batch of each partition, as many as fit; another partition is first each time."""
