@@ -61,7 +61,7 @@ def torn_writes(count: int = 3) -> st.SearchStrategy[Fault]:
 
 
 def network_faults(count: int = 3) -> st.SearchStrategy[Fault]:
-    """Draw a node cut off, a link that loses messages, or one that is slow, each for a while."""
+    """Draw a node cut off, or a link that loses, delays, holds back, narrows or flips messages, or that hangs up."""
     links = st.sampled_from(["-> others", "<-> others", "-> clients"])
     link = st.builds(lambda node, way: f"{node} {way}", nodes(count), links)
     lasting = _ms(300, 1_500, 4_000)
@@ -70,12 +70,51 @@ def network_faults(count: int = 3) -> st.SearchStrategy[Fault]:
         st.fixed_dictionaries({"cut": link, "for": lasting}),
         st.fixed_dictionaries({"slow": link, "by": _ms(20, 400), "for": lasting}),
         st.fixed_dictionaries({"lose": link, "share": st.sampled_from(["10%", "40%"]), "for": lasting}),
+        st.fixed_dictionaries({"clog": link, "for": lasting}),
+        st.fixed_dictionaries({"narrow": link, "to": st.sampled_from(["100KiB", "2KiB"]), "for": lasting}),
+        st.fixed_dictionaries({"flip_bits": link, "share": st.sampled_from(["5%", "30%"]), "for": lasting}),
+        st.fixed_dictionaries({"hang_up": link}),
+    )
+
+
+def machine_faults(count: int = 3) -> st.SearchStrategy[Fault]:
+    """Draw a machine that is slow or whose clock is wrong, a process without descriptors or news of the metadata."""
+    lasting = _ms(300, 1_500, 4_000)
+    shift = st.sampled_from(["50ms", "-50ms", "5s", "-5s"])
+    left = st.sampled_from(["few", "none"])
+    return st.one_of(
+        st.fixed_dictionaries({"slow_disk": nodes(count), "by": _ms(1, 20), "for": lasting}),
+        st.fixed_dictionaries({"hang_disk": nodes(count), "for": lasting}),
+        st.fixed_dictionaries({"slow_cpu": nodes(count), "by": _ms(1, 10), "for": lasting}),
+        st.fixed_dictionaries({"step_clock": nodes(count), "by": shift}),
+        st.fixed_dictionaries({"freeze_clock": nodes(count), "for": lasting, "catches_up": st.booleans()}),
+        st.fixed_dictionaries({"lack_descriptors": brokers(count), "left": left, "for": lasting}),
+        st.fixed_dictionaries({"lag_metadata": brokers(count), "for": lasting}),
+    )
+
+
+def disk_faults(count: int = 3) -> st.SearchStrategy[Fault]:
+    """Draw a disk whose calls fail, for a while or for good, or a sync that fails once. No fault takes durable data."""
+    lasting, down = _ms(100, 1_000), _ms(1, 300, 2_500)
+    calls = st.sampled_from(["reads", "writes"])
+    full = st.sampled_from(["0 B", "300 B", "5KiB"])
+    return st.one_of(
+        st.fixed_dictionaries({"fail_disk": brokers(count), "calls": calls, "for": lasting}),
+        st.fixed_dictionaries(
+            {"fail_disk": brokers(count), "error": st.just("full"), "free": full, "for": lasting}
+        ),
+        st.fixed_dictionaries({"fail_disk": brokers(count), "error": st.just("read-only"), "for": lasting}),
+        st.fixed_dictionaries({"fail_sync": brokers(count), "pages": st.just("dirty"), "down": down}),
+        st.fixed_dictionaries({"break_disk": brokers(count)}),
     )
 
 
 def faults(count: int = 3) -> st.SearchStrategy[Fault]:
     """Draw any fault of a cluster of `count` brokers."""
-    return st.one_of(crashes(count), network_faults(count), power_losses(count), torn_writes(count))
+    return st.one_of(
+        crashes(count), network_faults(count), power_losses(count), torn_writes(count), machine_faults(count),
+        disk_faults(count),
+    )  # fmt: skip
 
 
 def plans(fault: st.SearchStrategy[Fault] | None = None, *, most: int = 6) -> st.SearchStrategy[list[Fault]]:
