@@ -114,6 +114,9 @@ def _kinds(annotation: object, metadata: list[Any]) -> Iterator[str]:
         yield _KINDS[parser][0]
     elif annotation in _PLAIN:
         yield _PLAIN[annotation]
+    elif origin is Annotated:
+        inner, *more = get_args(annotation)
+        yield from _kinds(inner, more)
     elif origin is Literal:
         yield from (f"`{value}`" for value in get_args(annotation))
     elif origin in _TWO_TYPES:
