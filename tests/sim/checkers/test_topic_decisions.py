@@ -203,3 +203,9 @@ def test_a_topic_id_is_of_one_topic_unless_its_creation_was_lost() -> None:
     assert not story.shows((NEW, NOTHING, made))
     assert not story.shows((NEW, NOTHING, made))
     assert story.shows((NEW, replace(NOTHING, next_offset=15), made))
+
+
+def test_a_topic_of_more_properties_than_a_batch_takes_by_now_may_be_left_as_it_is() -> None:
+    padded = image(topic((1, 2), configs=(("retention.ms", "1" + 3_000 * " "),)))
+    assert not Story().shows((ALTER, padded, padded), answer(ALTER, ErrorCode.MESSAGE_TOO_LARGE))
+    assert Story().shows((ALTER, ONE, ONE), answer(ALTER, ErrorCode.MESSAGE_TOO_LARGE))
