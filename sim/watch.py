@@ -47,6 +47,7 @@ from sim.checkers.call_places import CallPlaces
 from sim.checkers.calls import Calls
 from sim.checkers.client_sends import ClientSends
 from sim.checkers.consumer_positions import ConsumerPositions
+from sim.checkers.deliveries import Deliveries
 from sim.checkers.due_flushes import DueFlushes
 from sim.checkers.due_retention import DueRetention
 from sim.checkers.due_snapshots import DueSnapshots
@@ -126,6 +127,7 @@ class Watch:
         self._flushes = DueFlushes(witness.jury)
         self._snapshots = DueSnapshots(witness.jury)
         self._renumbering = Renumbering(witness.jury)
+        self._deliveries = Deliveries(witness.jury)
         self._unanswered = unanswered
         self._forwarding = ForwardedRequests(witness.jury)
         self._places = CallPlaces(witness.jury)
@@ -284,6 +286,8 @@ class Watch:
                 paused = [place.topic_partition for place in places if place.is_paused]
                 self._sends.on_step(client, events, now_ms + core.config.retry_backoff_ms, paused)
                 self._renumbering.on_step(client, events)
+            if isinstance(core, ProducerCore):
+                self._deliveries.on_step(client, core.config.acks, events, effects)
             self._idle.on_step(client, core, now_ms, events, effects)
 
     def _look_at_flushes(self, life: tuple[int, int], core: Broker, now_ms: int, event: Event) -> None:
@@ -404,6 +408,7 @@ class Watch:
             self._idle.on_sent(client, effect.call, effect.body)
             self._sends.on_sent(client, effect.call, effect.body, shell.clock.now_ms(), known_epoch)
             self._renumbering.on_sent(client, effect.call, effect.body, target)
+            self._deliveries.on_sent(client, effect.call, effect.body)
             if isinstance(effect.body, ASKED_OF_ANY) and effect.to != BOOTSTRAP:
                 self._bootstraps.on_asked(client, target, core.metadata.cache.brokers)
         elif isinstance(core, Broker):

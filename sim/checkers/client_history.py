@@ -7,21 +7,22 @@ from typing import final
 
 from sim.checkers.ghost import ASTRAY, ROTTEN, Ghost
 from sim.checkers.history import ONE_LIFE, FinalLog, Lives
-from sim.hosts.history import History, Outcome, SendOperation, shown
+from sim.hosts.history import History, Outcome, SendOperation, differs, shown
 
 
 @final
 class ClientHistoryCheck:
-    """Six rules over the whole history.
+    """Seven rules over the whole history.
 
-    A record that was acknowledged without an offset is in the log; with acks=0, it was in a request at least. A record
-    whose send was refused, or that nobody sent, was never read. The records of one life of an idempotent producer are
-    in each log in the order of their sends, unless a log began between them, and so are the acknowledged ones of a
-    producer with one request in flight. A consumer reads no offset twice unless its position moved back, and read every
-    record below its position, unless its topic was deleted meanwhile, or the log of a leader began after the record or
-    had it compacted away: the log of a later leader, or its files, may begin before, or have it still. Every send has
-    its outcome in time. Excused losses (see the ghost) break no rule. What Jepsen's Kafka workload has a name for
-    begins with that name.
+    A record that was acknowledged without an offset is in the log; with acks=0, it was in a request at least. A
+    record whose send was refused, or that nobody sent, was never read, and each is read with the key, the number of
+    headers and the time with which it was sent. The records of one life of an idempotent producer are in each log
+    in the order of their sends, unless a log began between them, and so are the acknowledged ones of a producer
+    with one request in flight. A consumer reads no offset twice unless its position moved back, and read every
+    record below its position, unless its topic was deleted meanwhile, or the log of a leader began after the record
+    or had it compacted away: the log of a later leader, or its files, may begin before, or have it still. Every
+    send has its outcome in time. Excused losses (see the ghost) break no rule. What Jepsen's Kafka workload has a
+    name for begins with that name.
     """
 
     name = "client-history"
@@ -73,6 +74,9 @@ class ClientHistoryCheck:
                 yield f"unsent-read: {read.partition}: {read.consumer} read {shown(read.value)}, which nobody sent"
             elif send.outcome is Outcome.FAIL:
                 yield f"G1a: {read.partition}: {read.consumer} read {shown(read.value)}, whose send was refused"
+            elif differs(send.stamp, read.stamp):
+                what = f"read {shown(read.value)} with key, headers and time {read.stamp!r}, sent as {send.stamp!r}"
+                yield f"{read.partition}: {read.consumer} {what}"
 
     def _out_of_order(self) -> Iterator[str]:
         places = {send.value: place for place, send in enumerate(self._history.sends)}

@@ -20,11 +20,18 @@ def range_finding(
     Who fetches from below the log's start or above its end is refused: what is below was deleted. The first batch of
     an answer holds the offset, or follows it where nothing holds it: an earlier one would be fetched again for ever.
     Records that `may_be_damaged` on a disk are not looked at: a leader sends them as they are, and who reads them finds
-    the damage.
+    the damage. Where logs part is not said to who fetches from below the log's start: it is out of range (KAFKA-12996).
     """
-    if answer.error is not ErrorCode.NONE or answer.diverging is not None:
-        return ""
     offset, start, end = asked.fetch_offset, answer.log_start_offset, answer.log_end_offset
+    if answer.error is not ErrorCode.NONE:
+        return ""
+    if answer.diverging is not None:
+        is_below = 0 <= offset < start
+        return (
+            f"answers a fetch from {offset} with where logs part; its log begins at {start}"
+            if is_below
+            else ""
+        )
     if min(start, end) >= 0 and not start <= offset <= end:
         return f"answers a fetch from {offset}; its log begins at {start} and ends at {end}"
     if len(answer.records) >= HEADER_SIZE and not may_be_damaged:
@@ -34,15 +41,16 @@ def range_finding(
     return ""
 
 
-def limit_finding(request: FetchRequest, body: FetchResponse) -> str:
-    """Returns the first partition of an answer that has more bytes than were asked for; empty if none has (KIP-74).
+def limit_finding(request: FetchRequest, body: FetchResponse, broker_max_bytes: int) -> str:
+    """Returns the first partition of an answer that has more bytes than it may have; empty if none has (KIP-74).
 
-    Only the first one with records may exceed the limits of the request and its own, and then with one batch.
+    Only the first one with records may exceed the limits of the request, its own, and the broker's `fetch.max.bytes`,
+    and then with one batch.
     """
-    room = request.max_bytes
+    room = whole = min(request.max_bytes, broker_max_bytes)
     for asked, answer in zip(request.partitions, body.partitions, strict=False):
         size_bytes, limit = len(answer.records), max(0, min(room, asked.max_bytes))
-        is_first = room == request.max_bytes
+        is_first = room == whole
         if size_bytes > limit and not (is_first and _is_one_batch(answer.records)):
             return f"{answer.topic_partition}: has {size_bytes} bytes where {limit} were left"
         room -= size_bytes

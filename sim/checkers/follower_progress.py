@@ -388,6 +388,9 @@ class FollowerProgress:
                 if named != before:
                     what = f"names broker {broker} in life {named} to the controller, and named it in {before} before"
                     self._report(self.lives_name, key, state, what)
+            elif named < 0:
+                what = f"names broker {broker} in no life to the controller"
+                self._report(self.lives_name, key, state, what)
             elif lives and named not in lives:
                 what = (
                     f"names broker {broker} in life {named} to the controller; it has fetched in {lives[-1]}"
@@ -423,6 +426,9 @@ class FollowerProgress:
     ) -> None:
         """Judges how long those lag whom the leader has begun to propose without; a fetch of the step may be later."""
         fetching = {fetch.broker for fetch in step.fetches}
+        if state.leavers and not (before.leavers or step.has_appended or step.is_long):
+            for broker in sorted(state.committed - state.leavers - fetching):
+                self._judge_stayer(key, state, broker, step.now_ms)
         for broker in sorted(state.leavers - before.leavers):
             known = state.followers.get(broker)
             if known is None or broker in fetching:
@@ -435,6 +441,19 @@ class FollowerProgress:
                     f"{state.log_end_offset} and was caught up {lag_ms} ms ago; it may lag {state.lag_time_max_ms} ms"
                 )
                 self._report(self.leavers_name, key, state, what)
+
+    def _judge_stayer(self, key: tuple[int, int, str], state: LeaderState, broker: int, now_ms: int) -> None:
+        """Judges a member that a new proposal keeps: all that lag leave with one proposal."""
+        known = state.followers.get(broker)
+        if known is None or known.log_end_offset == state.log_end_offset:
+            return
+        lag_ms = now_ms - known.caught_up_ms
+        if lag_ms > state.lag_time_max_ms:
+            what = (
+                f"proposes that brokers {sorted(state.leavers)} leave, and keeps broker {broker}, which is at "
+                f"{known.log_end_offset} of {state.log_end_offset} and was caught up {lag_ms} ms ago"
+            )
+            self._report(self.leavers_name, key, state, what)
 
     def _judge_left_out(self, key: tuple[int, int, str], state: LeaderState, fetch: CountedFetch) -> None:
         """Judges a step of one fetch after which nobody is proposed: its follower may not join, or is a member (ISR-3).

@@ -21,6 +21,7 @@ from cluster.core.messages import (
     FetchMetadataRequest,
     FetchMetadataResponse,
     FetchRequest,
+    FetchResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     RequestBody,
@@ -76,6 +77,10 @@ class _Account:
         # The partition, topic id and leader epoch of each proposal on its way, and of those whose outcome is unknown.
         self.proposals: dict[int, tuple[TopicPartition, str, int]] = {}
         self.unanswered: dict[TopicPartition, tuple[str, int]] = {}
+        # The partitions that a leader has refused because the epoch of the fetch is over.
+        self.fenced: set[TopicPartition] = set()
+        # Those in whose in-sync set the broker was as it began to stop; None before.
+        self.held_at_stop: frozenset[TopicPartition] | None = None
         # The request for producer ids that has no answer.
         self.allocation: int | None = None
         # The jobs that check a slice of what producers have sent.
@@ -115,6 +120,10 @@ class _Account:
             self.checks.discard(event.job)
 
     def _on_answer(self, answer: Response) -> None:
+        body = answer.body
+        if type(body) is FetchResponse:
+            over = ErrorCode.FENCED_LEADER_EPOCH
+            self.fenced.update([each.topic_partition for each in body.partitions if each.error is over])
         if answer.call == self.heartbeat:
             self.heartbeat = None
             body = answer.body
@@ -152,16 +161,18 @@ class _Account:
 
 @final
 class IdleBrokers:
-    """Nine rules for each step of a broker, by what has left it and what has come.
+    """Eleven rules for each step of a broker, by what has left it and what has come.
 
     It registers, or is registered. A registered one has a heartbeat on its way, or a timer for the next. Where its
-    wishes differ from those of its last heartbeat, or a replica has gone offline, the next one leaves at once, or as
-    soon as the one on its way is answered. It asks for the next metadata as soon as it has applied the last. A leader
-    from which it follows a partition that may be fetched has a fetch of it on its way, or is asked when the back-off
-    ends. A log of which each append is promised to be flushed is being flushed until its end is. A proposal without an
-    outcome has its own timer, after which it is made again. As long as appends wait for their checks, some are checked;
-    as long as producers wait for ids, the controller is asked for some. A broker whose timer is lost lives on: nobody
-    hears from it again, or it follows no more.
+    wishes differ from those of its last heartbeat, or a replica has gone offline, the next one leaves at once, or
+    as soon as the one on its way is answered. It asks for the next metadata as soon as it has applied the last. A
+    leader from which it follows a partition that may be fetched has a fetch of it on its way, or is asked when the
+    back-off ends; one that it fetches no more until it learns of a newer epoch was refused because that one is over
+    (FET-10). As it stops, it fetches nothing of which it has left the in-sync set (ROL-6). A log of which each
+    append is promised to be flushed is being flushed until its end is. A proposal without an outcome has its own
+    timer, after which it is made again. As long as appends wait for their checks, some are checked; as long as
+    producers wait for ids, the controller is asked for some. A broker whose timer is lost lives on: nobody hears
+    from it again, or it follows no more.
     """
 
     name = "idle-brokers"
@@ -202,6 +213,8 @@ class IdleBrokers:
                 told.add(effect.kind)
             else:
                 account.on_effect(effect)
+        if core.lifecycle.state is BrokerState.PENDING_SHUTDOWN:
+            self._judge_leaving(life, account, core, effects)
         # The heartbeat that tells of it leaves at the end of the step, if none is on its way.
         if "replica.offline" in told and not has_beaten:
             account.is_offline_due = True
@@ -222,6 +235,21 @@ class IdleBrokers:
         if not is_leaving and any(type(event) is not Request for event in events):
             for what in (*_of_fetchers(account, core, now_ms), *_of_flushes(account, core)):
                 self._report(life, what)
+
+    def _judge_leaving(self, life: Life, account: _Account, core: Broker, effects: Iterable[object]) -> None:
+        """Judges what a broker that stops fetches: nothing of a partition whose in-sync set it has left (ROL-6)."""
+        if account.held_at_stop is None:
+            held = [each for each in core.image.partitions() if life[0] in each.isr]
+            account.held_at_stop = frozenset([each.topic_partition for each in held])
+            return
+        for effect in effects:
+            if type(effect) is not Send or type(effect.body) is not FetchRequest:
+                continue
+            for asked in effect.body.partitions:
+                known = core.image.partition(asked.topic_partition)
+                is_out = known is not None and life[0] not in known.isr
+                if is_out and asked.topic_partition in account.held_at_stop:
+                    self._report(life, f"stops, has left the ISR of {asked.topic_partition}, and fetches it")
 
     def _report(self, life: Life, what: str) -> None:
         self._jury.report(self.name, f"broker {life[0]} {what}")
@@ -270,6 +298,7 @@ def _of_fetchers(account: _Account, core: Broker, now_ms: int) -> Iterator[str]:
     for replica in core.replicas().values():
         if replica.follower is not None and replica.follower.leader_id != NO_LEADER:
             followed.setdefault(replica.follower.leader_id, []).append(replica)
+    yield from _of_fenced(account, followed.values())
     account.fetches = {leader: call for leader, call in account.fetches.items() if leader in followed}
     backoff_ms = core.config.replica_fetch_backoff_ms
     for leader, replicas in followed.items():
@@ -279,6 +308,18 @@ def _of_fetchers(account: _Account, core: Broker, now_ms: int) -> Iterator[str]:
                 yield f"does not fetch from broker {leader}, and has set no timer for it; {due} is to be fetched"
             elif timer_ms > now_ms + backoff_ms and not account.has_gone_back:
                 yield f"fetches from broker {leader} in {timer_ms - now_ms} ms, after a back-off of {backoff_ms}"
+
+
+def _of_fenced(account: _Account, followed: Iterable[Iterable[Replica]]) -> Iterator[str]:
+    """Yields the replicas that are fetched no more, although no leader has said that their epoch is over (FET-10)."""
+    fenced: set[TopicPartition] = set()
+    for replicas in followed:
+        for replica in replicas:
+            if replica.follower is not None and replica.follower.state is FetchState.FENCED:
+                fenced.add(replica.topic_partition)
+                if replica.topic_partition not in account.fenced:
+                    yield f"waits for a newer epoch of {replica.name}, and nobody has said that this one is over"
+    account.fenced &= fenced
 
 
 def _of_proposals(account: _Account, core: Broker, now_ms: int) -> Iterator[str]:

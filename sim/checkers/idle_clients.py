@@ -80,10 +80,11 @@ class IdleClients:
 
     What may be sent was sent: a due batch whose partition has none in flight, if its leader is known and owes no
     answer; the fetch or look-up of a position. Where no leader is known, it asks for metadata, at once or after the
-    back-off; and again when what it knows is as old as `metadata.max.age.ms`, or a send with acks=0 has failed, which
-    is all that such a producer hears of its leader. No record is without an outcome beyond
-    `delivery.timeout.ms`. Its timer is set no later than the first of what becomes due by time alone. What has failed
-    is repeated no later than after `retry.backoff.ms`. What counts as being fetched is: an answer to come asks for it.
+    back-off; and again when what it knows is as old as `metadata.max.age.ms`, or a send with acks=0 has failed,
+    which is all that such a producer hears of its leader. No record is without an outcome beyond
+    `delivery.timeout.ms`, nor without a place beyond `max.block.ms`. Its timer is set no later than the first of
+    what becomes due by time alone. What has failed is repeated no later than after `retry.backoff.ms`. What counts
+    as being fetched is: an answer to come asks for it.
     """
 
     name = "idle-clients"
@@ -199,6 +200,8 @@ def _text(due: Due) -> str:
 def _of_producer(core: ProducerCore) -> Iterator[Due]:
     """Yield what is due of a producer, now and later, where no answer has to come first."""
     timeout_ms = core.config.delivery_timeout_ms
+    if (expiry_ms := core.waiting.next_expiry_ms()) is not None:
+        yield Due(expiry_ms, "to give up a record that waits for metadata")
     for queue in core.queues:
         # Batches are in the order in which they began.
         for batch in queue.in_flight:

@@ -27,8 +27,8 @@ class BrokerSessions:
     """Judges each step of the controller by the brokers before and after it (BRK-3, BRK-4, BRK-9).
 
     A broker that is unfenced stays so, in the same life, for the session time-out from its last heartbeat on, unless it
-    asks for its fence or its stop. One that wants to stay fenced is not unfenced (BRK-2). The answer to a heartbeat
-    says what the step has decided.
+    asks for its fence or its stop. One that wants to stay fenced is not unfenced (BRK-2), nor is one that is fenced and
+    wants to stop: nothing holds it up. The answer to a heartbeat says what the step has decided.
     """
 
     name = "broker-sessions"
@@ -108,6 +108,9 @@ class BrokerSessions:
         if before is None:
             return
         known = before[broker.broker_id]
+        if known.fenced and beat.want_shutdown and not broker.fenced:
+            what = "is fenced, asks for its stop, and is unfenced"
+            self._jury.report(self.name, f"broker {broker.broker_id} in epoch {broker.broker_epoch} {what}")
         # One that stops is let go by any heartbeat, also by one that it sent before it was asked to stop.
         goes_on = known.in_controlled_shutdown and not known.fenced and not beat.want_fence
         self._expected[call] = Expected(

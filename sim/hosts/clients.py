@@ -44,8 +44,10 @@ from sim.hosts.history import (
     Outcome,
     ReadOperation,
     SendOperation,
+    stamp_of,
     text_of,
 )
+from sim.hosts.key_places import place_of_key
 from sim.hosts.lives import ClientShell
 from sim.hosts.shell import Shell, Watcher
 from sim.scenario import settings as scenario_settings
@@ -55,7 +57,7 @@ from sim.world.network import Network
 from sim.world.streams import Stream
 from sim.world.time import World
 from sim.world.trace import Trace
-from storage.batch import iterate_batches
+from storage.batch import TimestampType, iterate_batches
 from storage.batch.record import Header
 
 RETRY_MS = 200
@@ -356,28 +358,28 @@ class ProducerShell(ClientShell):
             raise ValueError(f"value {value!r} was sent before: a record is recognised by its value")
         # What cannot be written fails here, before the history knows of it.
         data = value.encode()
+        key = f"k{ticket % self.model.keys}".encode() if self.model.keys else None
+        is_tombstone = self._tombs is not None and self._tombs.below(100) < self.model.tombstones
+        assert key is not None or not is_tombstone, self.name
+        headers: list[Header] = [(TOMBSTONE_HEADER, data)] if is_tombstone else []
+        timestamp_ms = self.clock.now_ms() + skew_ms
         operation = SendOperation(
             producer=self.name, value=self._history.texts.shared(value), acks=self._acks, invoked_us=self.world.now_us,
             is_idempotent=self.producer.config.is_idempotent, is_one_at_a_time=self.model.in_flight == 1,
             within_us=_given_up_us(self.model.delivery_timeout), life=self.starts,
+            stamp=stamp_of(key, len(headers), timestamp_ms),
         )  # fmt: skip
         assert ticket not in self._open, (self.name, ticket)
         self._history.sends.append(operation)
         self._open[ticket] = operation
         self.trace.event(self.world.now_us, self.name, "send", f'"ticket":{ticket}')
         self._wait_us = 0
-        key = f"k{ticket % self.model.keys}".encode() if self.model.keys else None
         if key is not None and partition is None:
             self._keys[ticket] = key
-        is_tombstone = self._tombs is not None and self._tombs.below(100) < self.model.tombstones
-        assert key is not None or not is_tombstone, self.name
-        headers: list[Header] = [(TOMBSTONE_HEADER, data)] if is_tombstone else []
-        told = None if is_tombstone else data
-        now_ms = self.clock.now_ms()
         self.perform(
             self.producer.send(
-                now_ms, self.model.topic, key, told, partition=partition, headers=headers, ticket=ticket,
-                timestamp_ms=now_ms + skew_ms,
+                self.clock.now_ms(), self.model.topic, key, None if is_tombstone else data, partition=partition,
+                headers=headers, ticket=ticket, timestamp_ms=timestamp_ms,
             )
         )  # fmt: skip
         # The core may have refused it at once.
@@ -400,12 +402,19 @@ class ProducerShell(ClientShell):
         self.perform(self.producer.flush(self.clock.now_ms(), self._flushes))
 
     def _check_place(self, effect: Delivered) -> None:
-        """Check that all records of a key go to one partition: no topic of a scenario gets more of them."""
+        """Check that all records of a key go to one partition, that of Kafka's other clients.
+
+        No topic of a scenario gets more partitions.
+        """
         key = self._keys.pop(effect.ticket, None)
         if key is None or effect.error is not ErrorCode.NONE:
             return
         place, known = str(effect.topic_partition), self._places.setdefault(key, str(effect.topic_partition))
-        if place != known:
+        count = len(self.producer.metadata.cache.partitions(effect.topic_partition.topic))
+        if count and effect.topic_partition.partition != (due := place_of_key(key, count)):
+            text = f"a record of key {key.decode()} went to {place}; of {count} partitions its hash chooses {due}"
+            self._fail(AssertionError(text))
+        elif place != known:
             self._fail(AssertionError(f"records of key {key.decode()} went to {known}, and now to {place}"))
 
     def _on_flushed(self, effect: Flushed) -> None:
@@ -442,6 +451,15 @@ class ProducerShell(ClientShell):
             self.world.after(self.actor, 0, self._try_to_stop, self.life_number)
         if outcome is Outcome.OK:
             self._producer_watcher.on_acknowledged(str(effect.topic_partition))
+
+
+def _stamped_by_leader(effect: Fetched) -> list[bool]:
+    """Returns whether the leader has set the time, for each record."""
+    return [
+        batch.timestamp_type is TimestampType.LOG_APPEND
+        for batch in effect.batches
+        for _ in range(batch.record_count)
+    ]
 
 
 @final
@@ -510,15 +528,17 @@ class ConsumerShell(ClientShell):
              ("high_watermark", effect.high_watermark)),
         )  # fmt: skip
         after = position - 1
-        for record in effect.records:
+        is_stamped_by_leader = _stamped_by_leader(effect)
+        for number, record in enumerate(effect.records):
             assert record.offset < effect.next_offset, (partition, record.offset, effect.next_offset)
             # What nobody sent need not be text; the judges shall say so.
             value = texts.shared(text_of(record))
+            sent_ms = None if is_stamped_by_leader[number] else record.timestamp
             self._history.reads.append(
                 ReadOperation(
                     consumer=self.name, partition=partition, offset=record.offset,
                     value=value, high_watermark=effect.high_watermark,
-                    at_us=self.world.now_us, after=after,
+                    at_us=self.world.now_us, after=after, stamp=stamp_of(record.key, len(record.headers), sent_ms),
                 )
             )  # fmt: skip
             after = record.offset

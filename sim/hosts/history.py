@@ -44,6 +44,19 @@ def text_of(record: Record) -> str:
     return b"".join(texts).decode(errors="backslashreplace")
 
 
+def stamp_of(key: bytes | None, header_count: int, timestamp_ms: int | None) -> str:
+    """Returns what a record has beside its value as a text; the time is None where its leader has set it."""
+    name = "" if key is None else key.decode(errors="backslashreplace")
+    return f"{name}+{header_count}@{'' if timestamp_ms is None else timestamp_ms}"
+
+
+def differs(sent: str, read: str) -> bool:
+    """Whether a record was read with another stamp than it was sent with, where both are known."""
+    if not sent or not read or sent == read:
+        return False
+    return not (read.endswith("@") and sent.startswith(read))
+
+
 @dataclass(slots=True, kw_only=True)
 class SendOperation:
     """One record sent. `partition` and `offset` are known with outcome OK; -1 if the broker named no offset."""
@@ -57,6 +70,8 @@ class SendOperation:
     life: int = 1
     # Whether the producer has one request in flight at a time, so that its acknowledged records keep their order.
     is_one_at_a_time: bool = False
+    # What was sent beside the value, as `stamp_of` writes it; empty where that is not known.
+    stamp: str = ""
     # The time after `invoked_us` by which the producer must know the outcome; 0: no promise.
     within_us: int = 0
     outcome: Outcome = Outcome.OPEN
@@ -82,6 +97,8 @@ class ReadOperation:
     high_watermark: int
     at_us: int
     after: int = -1
+    # What came beside the value, as `stamp_of` writes it; empty where that is not known.
+    stamp: str = ""
 
 
 @quickly_made

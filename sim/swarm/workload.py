@@ -96,6 +96,9 @@ def _topic(choices: Choices, replicas: int, *, is_unclean: bool, is_durable: boo
 
 def _replication(choices: Choices, replicas: int, *, is_unclean: bool, is_durable: bool) -> Part:
     config: Part = {"min.insync.replicas": choices.between(1, replicas, "min in sync")}
+    if choices.chance(8, "more than there are"):
+        # A partition has fewer replicas than that: all of them have to be in sync then, and no more.
+        config["min.insync.replicas"] = replicas + 1
     if is_unclean:
         config["unclean.leader.election.enable"] = True
         # A leader without followers commits nothing, and nobody reads from it, where more must be in sync.

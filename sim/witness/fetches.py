@@ -54,7 +54,8 @@ class FetchWitness:
 
     def on_answer(self, node_id: int, core: object, request: FetchRequest, body: FetchResponse) -> None:
         """Show an answer as it leaves the node, each partition that was answered without an error."""
-        if what := limit_finding(request, body):
+        of_broker = core.config.fetch_max_bytes if isinstance(core, Broker) else request.max_bytes
+        if what := limit_finding(request, body, of_broker):
             self._jury.report(
                 LIMITS, f"broker {node_id} answers a fetch of {request.max_bytes} bytes: {what}"
             )

@@ -78,12 +78,7 @@ class TopicLives:
         self._served[partition, offset, value] = self._held.get((broker, partition), NO_LIFE)
 
     def was_acknowledged_by_present(self, partition: str, value: str) -> bool:
-        """Whether the acknowledgement of a value still binds: that of a deleted topic does not.
-
-        Where no answer named the value, because a later one proved it, nobody knows which topic held it.
-        """
-        if value not in self._acknowledged and self.was_deleted(partition):
-            return False
+        """Whether the acknowledgement of a value still binds: that of a deleted topic does not."""
         return self._is_now(partition, self._acknowledged.get(value))
 
     def was_read_from_present(self, partition: str, offset: int, value: str) -> bool:

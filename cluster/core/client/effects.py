@@ -19,8 +19,7 @@ class Delivered:
     """The outcome of one `send`: exactly one for each ticket, in order of sending within a partition.
 
     With an error the record is not in the log, unless `is_unknown`: then it was sent, and may be in the log now
-    or later. `offset` is -1 with acks=0, where the leader acknowledged a duplicate whose offset it no longer knows, and
-    where only a later acknowledgement proved that the record is in the log, and records of others may be in between.
+    or later. `offset` is -1 with acks=0, and where the leader acknowledged a duplicate whose offset it no longer knows.
     """
 
     ticket: int

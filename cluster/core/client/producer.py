@@ -88,7 +88,7 @@ class ProducerCore:
         self._due = DueBatches(config, self.metadata, self.identity)
         self._draws = draws
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._waiting = WaitingRecords(config.max_block_ms, self.metadata.cache)
+        self.waiting = WaitingRecords(config.max_block_ms, self.metadata.cache)
         self._sticky: dict[str, StickyPartitioner] = {}
         self._requests = RequestsInFlight(config.max_in_flight_requests_per_connection)
         self._next_call = 0
@@ -174,8 +174,8 @@ class ProducerCore:
             self._wanted_bytes = 0
         self.unfinished.add(record.size_bytes)
         self.metadata.watch((topic,))
-        if (place := self._waiting.awaited(record)) is not None:
-            self._waiting.add(place, record)
+        if (place := self.waiting.awaited(record)) is not None:
+            self.waiting.add(place, record)
             return self._run(now_ms)
         needs_run = self._accumulate(record) or (self._wanted_bytes > 0 and not self.has_room)
         return self._run(now_ms) if needs_run else []
@@ -220,7 +220,7 @@ class ProducerCore:
     def abort(self, now_ms: int) -> list[ProducerEffect]:
         """Ends at once: each record without an outcome fails, with `is_unknown` where it was sent."""
         effects: list[ProducerEffect] = []
-        for record in self._waiting.take_all():
+        for record in self.waiting.take_all():
             effects.append(self._fail_waiting(record, ErrorCode.REQUEST_TIMED_OUT, "the producer was closed"))
         for queue in self._queues.values():
             for batch in queue.in_flight:
@@ -331,10 +331,10 @@ class ProducerCore:
 
     def _take_waiting(self, now_ms: int) -> list[ProducerEffect]:
         """Accumulates the waiting records whose place is known by now; those that waited too long fail."""
-        for record in self._waiting.take_known():
+        for record in self.waiting.take_known():
             self._accumulate(record)
-        failed = self._waiting.take_failed(now_ms)
-        if not self._waiting.is_empty:
+        failed = self.waiting.take_failed(now_ms)
+        if not self.waiting.is_empty:
             self.metadata.request()
         return [self._fail_waiting(record, error, text) for record, error, text in failed]
 
@@ -616,7 +616,7 @@ class ProducerCore:
 
     def _wakes(self) -> list[int | None]:
         """Returns the times at which something becomes due by time alone; None where only an answer can bring it."""
-        wakes = [self.metadata.next_wake_ms(), self.identity.next_wake_ms(), self._waiting.next_expiry_ms()]
+        wakes = [self.metadata.next_wake_ms(), self.identity.next_wake_ms(), self.waiting.next_expiry_ms()]
         for queue in self._queues.values():
             for batch in queue.in_flight:
                 wakes.append(None if batch.is_done else batch.created_ms + self.config.delivery_timeout_ms)

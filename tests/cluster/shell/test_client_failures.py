@@ -288,7 +288,7 @@ def test_a_full_buffer_makes_the_sender_wait_for_max_block_ms_at_most() -> None:
     future: Future[RecordMetadata] | None = None
     with pytest.raises(ClusterError) as raised, Producer(NOWHERE, config) as producer:  # noqa: PT012
         # Records that wait for metadata would leave the buffer at the same moment.
-        producer._producer.core._waiting._max_block_ms = 60_000
+        producer._producer.core.waiting._max_block_ms = 60_000
         for _ in range(3):
             future = producer.send("orders", bytes(100))
     assert raised.value.code is ErrorCode.REQUEST_TIMED_OUT
@@ -301,7 +301,7 @@ def test_each_sender_that_waits_for_room_gives_up_after_its_own_max_block_ms() -
     async def main() -> None:
         async with AsyncProducer(NOWHERE, config) as producer:
             # Records that wait for metadata would leave the buffer at the same moment.
-            producer.core._waiting._max_block_ms = 60_000
+            producer.core.waiting._max_block_ms = 60_000
             await producer.send("orders", bytes(100))
             # The second pair waits under an alarm of its own, after the first one has rung.
             for _ in range(2):

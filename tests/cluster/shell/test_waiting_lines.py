@@ -44,7 +44,7 @@ def run(main: Callable[[AsyncProducer], Awaitable[None]], config: ProducerConfig
     async def limited() -> None:
         async with asyncio.timeout(LIMIT_S), AsyncProducer(NOWHERE, config) as producer:
             # Records that wait for metadata would leave the buffer as a sender ends its wait.
-            producer.core._waiting._max_block_ms = 60_000
+            producer.core.waiting._max_block_ms = 60_000
             for topic in "ab":
                 await producer.send(topic, HALF)
             await main(producer)
@@ -162,7 +162,7 @@ class Senders:
 
     def __init__(self, config: ProducerConfig = BUFFER) -> None:
         self.producer = Producer(NOWHERE, config)
-        self.producer._producer.core._waiting._max_block_ms = 60_000
+        self.producer._producer.core.waiting._max_block_ms = 60_000
         for topic in "ab":
             self.producer.send(topic, HALF)
         self.threads: list[threading.Thread] = []

@@ -10,7 +10,7 @@ from sim.checkers.history import HistoryCheck
 from sim.checkers.producer_sequences import sequence_findings
 from sim.checkers.sightings import BecameFollower, BecameLeader, LogStarted
 from sim.faults.damage import WRONG_CHECKPOINT
-from sim.hosts.history import History, Outcome, ReadOperation, SendOperation, shown
+from sim.hosts.history import History, Outcome, ReadOperation, SendOperation, shown, stamp_of
 from storage.batch import RecordBatch, build_batch
 from storage.batch.record import Record
 
@@ -277,3 +277,20 @@ def test_what_retention_has_deleted_of_a_leaders_log_is_not_lost_although_the_lo
 
 def test_a_message_shows_a_value_without_what_fills_it_up() -> None:
     assert shown("producer-1/7".ljust(900, ".")) == "'producer-1/7'"
+
+
+def test_a_record_is_read_with_the_key_the_headers_and_the_time_of_its_send() -> None:
+    def findings(read: str) -> list[str]:
+        send = replace(sent("a", Outcome.OK, offset=0), stamp=stamp_of(b"k", 1, 5))
+        history = history_of(send, position=1)
+        seen = ReadOperation(
+            consumer="c", partition=P, offset=0, value="a", high_watermark=1, at_us=0, stamp=read
+        )
+        history.reads.append(seen)
+        return found(history, {0: "a"})
+
+    # A leader's own time stands in the place of the producer's; an empty stamp is not known.
+    for same in (stamp_of(b"k", 1, 5), stamp_of(b"k", 1, None), ""):
+        assert not findings(same)
+    for other in (stamp_of(None, 1, 5), stamp_of(b"l", 1, None), stamp_of(b"k", 0, 5), stamp_of(b"k", 1, 6)):
+        assert findings(other) == [f"t-0: c read 'a' with key, headers and time {other!r}, sent as 'k+1@5'"]

@@ -56,6 +56,13 @@ def test_rd2_a_fetch_from_outside_the_log_is_not_answered() -> None:
     assert not found(10, diverging=EpochEnd(epoch=0, end_offset=9))
 
 
+def test_led3_who_fetches_from_below_the_log_is_not_told_where_logs_part() -> None:
+    parts = EpochEnd(epoch=0, end_offset=2)
+    assert not found(4, diverging=parts)
+    assert found(3, diverging=parts) == "answers a fetch from 3 with where logs part; its log begins at 4"
+    assert not found(3, error=ErrorCode.OFFSET_OUT_OF_RANGE, diverging=parts)
+
+
 def test_rd1_an_answer_begins_with_the_batch_that_holds_the_offset_or_a_later_one() -> None:
     assert not found(5, RECORDS) and not found(6, RECORDS) and not found(4, RECORDS)
     assert found(7, RECORDS) == "answers a fetch from 7 with a batch that ends at 6"
@@ -63,7 +70,7 @@ def test_rd1_an_answer_begins_with_the_batch_that_holds_the_offset_or_a_later_on
     assert not found(7, RECORDS[:60])
 
 
-def too_many(*sets: bytes, of_request: int = 1_000, of_partition: int = 1_000) -> str:
+def too_many(*sets: bytes, of_request: int = 1_000, of_partition: int = 1_000, of_broker: int = 1_000) -> str:
     """Returns what is wrong with an answer that has these records of partitions 0, 1 and so on."""
     names = [TopicPartition("t", number) for number in range(len(sets))]
     asked = [
@@ -87,7 +94,7 @@ def too_many(*sets: bytes, of_request: int = 1_000, of_partition: int = 1_000) -
         FetchPartitionResponse(topic_partition=each, error=ErrorCode.NONE, records=records)
         for each, records in zip(names, sets, strict=True)
     ]
-    return limit_finding(request, FetchResponse(partitions=tuple(answers)))
+    return limit_finding(request, FetchResponse(partitions=tuple(answers)), of_broker)
 
 
 def test_kip74_only_the_first_batch_of_an_answer_may_exceed_the_limits() -> None:
@@ -99,6 +106,8 @@ def test_kip74_only_the_first_batch_of_an_answer_may_exceed_the_limits() -> None
         f"t-1: has {size} bytes where {size - 1} were left"
     )
     assert "t-1" in too_many(RECORDS, RECORDS, of_partition=size - 1)
+    assert too_many(RECORDS, RECORDS, of_broker=2 * size - 1)
+    assert not too_many(RECORDS, RECORDS, of_broker=2 * size) and not too_many(RECORDS, of_broker=1)
 
 
 def test_records_that_a_disk_has_changed_are_not_looked_at() -> None:

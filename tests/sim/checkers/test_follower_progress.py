@@ -391,7 +391,38 @@ def test_what_a_broker_knew_as_leader_ends_with_its_lead_and_its_life(is_over: b
 def test_isr2_who_is_proposed_to_leave_has_lagged_for_long_enough(
     now_ms: int, log_end: int, fetches: tuple[CountedFetch, ...], is_wrong: bool
 ) -> None:
-    longer = BOTH_AT_4._replace(log_end_offset=log_end, own_end_offset=log_end)
+    followers = {2: Progress(log_end, 20, 7), 3: AT_4}
+    longer = BOTH_AT_4._replace(followers=followers, log_end_offset=log_end, own_end_offset=log_end)
     proposed = longer._replace(leavers=frozenset([3]))
-    story = [BEGUN, BOTH_FETCHED, (longer, StepSeen(20)), (proposed, StepSeen(now_ms, fetches))]
+    fetched = (longer, StepSeen(20, [CountedFetch(2, log_end, 7)]))
+    story = [BEGUN, BOTH_FETCHED, fetched, (proposed, StepSeen(now_ms, fetches))]
     assert ("proposed-leavers" in all_broken(story)) is is_wrong
+
+
+@pytest.mark.parametrize(
+    ("end_of_2", "now_ms", "fetches", "is_wrong"),
+    [
+        (4, 1_011, (), True),
+        # Who is at the end of the log keeps up; so may who fetches in this step.
+        (6, 1_011, (), False),
+        (4, 1_011, (CountedFetch(2, 4, 7),), False),
+        # It has a second since it was caught up at 10 ms.
+        (4, 1_010, (), False),
+    ],
+)
+def test_isr2_all_that_lag_leave_with_one_proposal(
+    end_of_2: int, now_ms: int, fetches: tuple[CountedFetch, ...], is_wrong: bool
+) -> None:
+    longer = BOTH_AT_4._replace(
+        followers={2: Progress(end_of_2, 10, 7), 3: Progress(4, 9, 7)}, log_end_offset=6, own_end_offset=6
+    )
+    proposed = longer._replace(leavers=frozenset([3]))
+    story = [BEGUN, (longer, StepSeen(20)), (proposed, StepSeen(now_ms, fetches))]
+    assert ("proposed-leavers" in all_broken(story)) is is_wrong
+
+
+def test_kip903_a_proposal_names_a_life_of_each_member_also_of_one_that_has_not_fetched() -> None:
+    for named, is_wrong in ((7, False), (-1, True)):
+        proposed = BEGIN._replace(leavers=frozenset([3]))
+        story = [BEGUN, (proposed, StepSeen(1_015, named_lives={2: named}))]
+        assert ("proposed-lives" in all_broken(story)) is is_wrong

@@ -22,12 +22,15 @@ from cluster.core.messages import (
     BrokerHeartbeatResponse,
     FetchMetadataRequest,
     FetchMetadataResponse,
+    FetchPartitionResponse,
     FetchRequest,
+    FetchResponse,
     InitProducerIdRequest,
     ProducePartition,
     ProduceRequest,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
+    TopicPartition,
 )
 from cluster.core.metadata.records import (
     BrokerChangeRecord,
@@ -38,6 +41,7 @@ from cluster.core.metadata.records import (
     TopicRecord,
 )
 from cluster.core.replica.flushes import Flushes
+from cluster.core.replica.follower import FetchState
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
 from sim.checkers.idle_brokers import IdleBrokers
@@ -48,6 +52,7 @@ from tests.cluster.replica.setup import of, only_sent, sent
 from tests.cluster.replica.test_sliced_appends import large
 
 LIFE = (1, 1)
+T0 = TopicPartition("t", 0)
 LOST = TransportError(reason="cut")
 TOPIC = TopicRecord(name="t", topic_id="1f" * 16)
 BROKER_2 = RegisterBrokerRecord(broker_id=2, incarnation="2", host="127.0.0.1", port=9002)
@@ -246,6 +251,21 @@ def test_fet10_a_fetch_that_failed_is_repeated_after_the_back_off() -> None:
         assert len(broker.found) == (lost is not None or ahead_ms > 0), broker.found
 
 
+@pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER])
+def test_fet10_only_who_is_told_that_its_epoch_is_over_waits_for_the_next_one(error: ErrorCode) -> None:
+    setup, broker = watched()
+    setup.boot()
+    (fetch,) = sent(setup.metadata(*TO_FOLLOW), FetchRequest)
+    refused = FetchPartitionResponse(topic_partition=T0, error=error)
+    answer = Response(call=fetch.call, body=FetchResponse(partitions=(refused,)))
+    effects = setup.broker._broker.step(setup.now_ms, answer)  # type: ignore[attr-defined]
+    follower = broker.replicas()[T0].follower
+    follower.state = FetchState.FENCED
+    broker.idle.on_step(LIFE, setup.broker, setup.now_ms, (answer,), effects)
+    told = "broker 1 waits for a newer epoch of t-0, and nobody has said that this one is over"
+    assert (told in broker.found) is (error is not ErrorCode.FENCED_LEADER_EPOCH)
+
+
 def test_fet3_who_is_followed_again_is_not_waited_for() -> None:
     """The fetch to a leader from which nothing was followed for a while says nothing of the next one."""
     for lost in (None, a_send_of(FetchRequest)):
@@ -266,6 +286,19 @@ def test_brk7_a_broker_that_leaves_need_not_begin_to_follow() -> None:
     out = replace(FOLLOWED, isr=(2,))
     assert not sent(setup.metadata(TOPIC, BROKER_2, UNFENCED_2, out), FetchRequest)
     assert not broker.found
+
+
+@pytest.mark.parametrize("isr", [(1, 2), (2,)])
+def test_rol6_a_broker_that_stops_fetches_nothing_that_it_has_left(isr: tuple[int, ...]) -> None:
+    setup, broker = watched()
+    setup.boot()
+    (fetch,) = sent(setup.metadata(*TO_FOLLOW), FetchRequest)
+    shut_down(setup)
+    setup.metadata(PartitionChangeRecord(topic="t", partition=0, isr=isr))
+    again = TimerFired(key="any")
+    broker.idle.on_step(LIFE, setup.broker, setup.now_ms, (again,), (replace(fetch, call=99),))
+    told = "broker 1 stops, has left the ISR of t-0, and fetches it"
+    assert (told in broker.found) is (isr == (2,))
 
 
 def test_pro9_a_log_that_comes_to_be_flushed_with_each_append_is_flushed_at_once(

@@ -104,6 +104,17 @@ def test_no_batch_is_without_an_outcome_beyond_the_delivery_timeout() -> None:
     assert not judged.finds(producer, TIMEOUT_MS)
 
 
+def test_no_record_waits_for_metadata_beyond_max_block() -> None:
+    config = replace(CONFIG, max_block_ms=5_000)
+    judged, (producer, _) = Judged(), ready_producer(config=config)
+    for ticket in (1, 2):
+        producer.send(0, "nowhere", None, b"v", ticket=ticket)
+    # One of two that are due at once has no outcome.
+    assert "to give up a record that waits" in judged.finds(producer, 5_000)
+    producer.step(5_000, TimerFired(key="producer.wake"))
+    assert "give up a record" not in judged.finds(producer, 5_000)
+
+
 def test_a_batch_that_waits_for_an_answer_a_leader_or_an_id_is_not_due() -> None:
     judged, producer = Judged(), lingering()
     producer.identity.current, held = None, producer.identity.current

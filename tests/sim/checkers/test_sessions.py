@@ -79,6 +79,13 @@ def test_brk2_who_wants_to_stay_fenced_is_not_unfenced() -> None:
     assert story.step(2, beat(want_fence=True), image(12))
 
 
+def test_brk7_who_is_fenced_and_wants_to_stop_is_not_unfenced() -> None:
+    for after, is_wrong in ((image(10, fenced=True), False), (image(12), True)):
+        story = Story()
+        story.step(0, SESSION, image(10, fenced=True))
+        assert story.step(1, beat(want_shutdown=True), after) is is_wrong
+
+
 def test_brk7_who_stops_is_let_go_by_a_heartbeat_from_before() -> None:
     story = Story()
     story.step(0, beat(), image(10, stops=True))

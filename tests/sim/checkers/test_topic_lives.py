@@ -86,15 +86,6 @@ def test_the_ghost_of_a_deleted_topic_leaves_nothing_to_the_next() -> None:
     assert first.leader == 1
 
 
-def test_what_only_a_later_answer_proved_binds_while_its_topic_has_had_one_life() -> None:
-    lives = TopicLives()
-    lives.begin("t", OLD)
-    assert lives.was_acknowledged_by_present("t-0", "unnamed")
-    lives.end("t")
-    lives.begin("t", NEW)
-    assert not lives.was_acknowledged_by_present("t-0", "unnamed")
-
-
 def test_the_log_of_a_topic_is_not_that_of_a_deleted_one_in_a_directory_that_was_offline() -> None:
     disk = SimDisk(Draws(1), lambda: 0)
     file_system = disk.file_system(Life())
