@@ -22,6 +22,7 @@ FORMAT = "replog-history-2"
 _OLDER = "replog-history-1"
 # Far above the longest poll: a file without line ends must not fill the memory.
 MAX_LINE_BYTES = 64 * 1024 * 1024
+_LONGEST_SHOWN = 60
 _OUTCOMES = {"invoke": Outcome.OPEN, "ok": Outcome.OK, "fail": Outcome.FAIL, "info": Outcome.INFO}
 _OF_RECORDS = frozenset({"send", "poll", "txn"})
 _OF_POSITIONS = frozenset({"assign", "subscribe", "seek"})
@@ -34,6 +35,19 @@ class HistoryFileError(Exception):
     def __init__(self, name: str, line: int, reason: str) -> None:
         super().__init__(f"{name}:{line}: {reason}")
         self.name, self.line, self.reason = name, line, reason
+
+
+def _members_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the members of a JSON object. Raises ValueError if one is there twice: the first would be lost."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a member is there twice")
+    return found
+
+
+def _cut(text: str) -> str:
+    """Returns the text, cut where it is too long for a message."""
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def _has_ended(operation: Operation | Moved) -> bool:
@@ -69,9 +83,11 @@ class HistoryFile:
         if not text.endswith(b"\n"):
             raise self._error("the line is cut off: the run or the copy was interrupted")
         try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            found = json.loads(text, object_pairs_hook=_members_once)
+        except json.JSONDecodeError as error:
             raise self._error("the line is no JSON") from error
+        except (ValueError, RecursionError) as error:
+            raise self._error(f"the line is no JSON that can be read: {error}") from error
         if not isinstance(found, dict):
             raise self._error("the line is no JSON object")
         return found
@@ -89,10 +105,12 @@ class HistoryFile:
             return None
         process, outcome = self._name_of(members.get("process")), _OUTCOMES.get(str(members.get("type")))
         if outcome is None:
-            raise self._error(f"type {members.get('type')!r} is none of {', '.join(_OUTCOMES)}")
+            raise self._error(f"type {_cut(repr(members.get('type')))} is none of {', '.join(_OUTCOMES)}")
         value = members.get("value")
         if value is not None and type(value) is not list:
             raise self._error("`value` is no list")
+        if value is None and outcome is Outcome.OK and what in _OF_RECORDS:
+            raise self._error(f"this {what} is ok, and has no `value` that says what was sent or read")
         if what in _OF_POSITIONS:
             keys = tuple([self._name_of(each) for each in value or ()])
             return None if outcome in (Outcome.FAIL, Outcome.OPEN) else self._moved(what, process, keys)
@@ -108,7 +126,9 @@ class HistoryFile:
             raise self._error("`format` belongs on the first line: a file is one history")
         self._is_older = form == _OLDER
         if form not in (FORMAT, _OLDER):
-            raise self._error(f"this is of format {form}: expected {FORMAT}, or operations without a header")
+            raise self._error(
+                f"this is of format {_cut(str(form))}: expected {FORMAT}, or operations without a header"
+            )
 
     def _name_of(self, found: object) -> str:
         """Returns the name of a client or a log as text."""
@@ -118,7 +138,7 @@ class HistoryFile:
         """Returns a value as it is. Raises HistoryFileError if it is neither a text nor a whole number."""
         if type(found) is str or type(found) is int:
             return found
-        raise self._error(f"{found!r} is neither a text nor a whole number")
+        raise self._error(f"{_cut(repr(found))} is neither a text nor a whole number")
 
     def _parts(self, value: list[Any] | tuple[()]) -> Iterator[Sent | Polled]:
         for part in value:
@@ -147,9 +167,9 @@ class HistoryFile:
         records = []
         for each in found:
             if type(each) is not list or len(each) != 2 or type(each[0]) is not int:
-                raise self._error(f"{each!r} is not [OFFSET, VALUE]")
+                raise self._error(f"{_cut(repr(each))} is not [OFFSET, VALUE]")
             if not NO_OFFSET < each[0] < 1 << 63:
-                raise self._error(f"{each[0]} is no offset")
+                raise self._error(f"{_cut(repr(each[0]))} is no offset")
             value = each[1]
             records.append((each[0], value if type(value) is str else self._value_of(value)))
         return tuple(records)

@@ -1,61 +1,64 @@
-"""A set of offsets as stretches without holes, which stays small however long a dense log is."""
+"""A set of offsets as blocks of bits, which stays small however long a dense log is, and takes them in any order."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from typing import final
+
+# The number of bits of an offset within its block.
+_BLOCK_BITS = 10
+_LAST = (1 << _BLOCK_BITS) - 1
 
 
 @final
 class OffsetSet:
-    """Offsets as sorted stretches [start, end) that do not touch each other."""
+    """Offsets by block: the bits of those that are members, and the numbers of the blocks that have any, in order."""
 
-    __slots__ = ("_ends", "_starts")
+    __slots__ = ("_blocks", "_numbers")
 
     def __init__(self) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        self._blocks: dict[int, int] = {}
+        self._numbers: list[int] = []
 
     @property
     def end(self) -> int:
         """The offset after the greatest one, 0 if there is none."""
-        return self._ends[-1] if self._ends else 0
+        if not self._numbers:
+            return 0
+        number = self._numbers[-1]
+        return (number << _BLOCK_BITS) + self._blocks[number].bit_length()
 
     def __contains__(self, offset: int) -> bool:
-        index = bisect_right(self._starts, offset) - 1
-        return index >= 0 and offset < self._ends[index]
+        return bool(self._blocks.get(offset >> _BLOCK_BITS, 0) >> (offset & _LAST) & 1)
 
     def first_in(self, start: int, end: int) -> int | None:
         """Returns the smallest member of [start, end), None if there is none."""
-        if start >= end:
-            return None
-        if start in self:
-            return start
-        index = bisect_right(self._starts, start)
-        return self._starts[index] if index < len(self._starts) and self._starts[index] < end else None
+        number = start >> _BLOCK_BITS
+        first, bits = start, self._blocks.get(number, 0) >> (start & _LAST)
+        if not bits:
+            place = bisect_right(self._numbers, number)
+            if place == len(self._numbers):
+                return None
+            first, bits = self._numbers[place] << _BLOCK_BITS, self._blocks[self._numbers[place]]
+        first += (bits & -bits).bit_length() - 1
+        return first if first < end else None
 
     def last_before(self, offset: int) -> int | None:
         """Returns the greatest member below the offset, None if there is none."""
-        index = bisect_left(self._starts, offset) - 1
-        return min(self._ends[index], offset) - 1 if index >= 0 else None
+        number = offset >> _BLOCK_BITS
+        bits = self._blocks.get(number, 0) & ((1 << (offset & _LAST)) - 1)
+        if not bits:
+            place = bisect_left(self._numbers, number) - 1
+            if place < 0:
+                return None
+            number, bits = self._numbers[place], self._blocks[self._numbers[place]]
+        return (number << _BLOCK_BITS) + bits.bit_length() - 1
 
     def add(self, offset: int) -> None:
         """Add an offset, which may be a member already."""
-        starts, ends = self._starts, self._ends
-        index = bisect_right(starts, offset)
-        if index and offset < ends[index - 1]:
-            return
-        touches_before = bool(index) and ends[index - 1] == offset
-        touches_after = index < len(starts) and starts[index] == offset + 1
-        if touches_before and touches_after:
-            ends[index - 1] = ends.pop(index)
-            del starts[index]
-        elif touches_before:
-            ends[index - 1] = offset + 1
-        elif touches_after:
-            starts[index] = offset
-        else:
-            starts.insert(index, offset)
-            ends.insert(index, offset + 1)
-        assert len(starts) == len(ends), (len(starts), len(ends))
-        assert offset in self, offset
+        number, bit = offset >> _BLOCK_BITS, 1 << (offset & _LAST)
+        bits = self._blocks.get(number)
+        if bits is None:
+            insort(self._numbers, number)
+            bits = 0
+        self._blocks[number] = bits | bit

@@ -18,11 +18,11 @@ class ClientHistoryCheck:
     record whose send was refused, or that nobody sent, was never read, and each is read with the key, the number of
     headers and the time with which it was sent. The records of one life of an idempotent producer are in each log
     in the order of their sends, unless a log began between them, and so are the acknowledged ones of a producer
-    with one request in flight. A consumer reads no offset twice unless its position moved back, and read every
-    record below its position, unless its topic was deleted meanwhile, or the log of a leader began after the record
-    or had it compacted away: the log of a later leader, or its files, may begin before, or have it still. Every
-    send has its outcome in time. Excused losses (see the ghost) break no rule. What Jepsen's Kafka workload has a
-    name for begins with that name.
+    with one request in flight. A consumer reads no offset twice unless its position moved back. It has read every
+    record below its position, unless the log of a leader began after the record or had it compacted away: the log
+    of a later leader, or its files, may begin before, or have it still. Of a topic that was created again it may
+    have left out what is before the first record that it read. Every send has its outcome in time. Excused losses
+    (see the ghost) break no rule. What Jepsen's Kafka workload has a name for begins with that name.
     """
 
     name = "client-history"
@@ -140,15 +140,26 @@ class ClientHistoryCheck:
 
     def _skipped(self, kept: Mapping[str, FinalLog]) -> Iterator[str]:
         seen: dict[tuple[str, str], set[int]] = {reader: set() for reader in self._history.positions}
+        # The readers whose last record of a partition was of a topic that exists no more.
+        astray: dict[tuple[str, str], None] = {}
         for read in self._history.reads:
-            seen[read.consumer, read.partition].add(read.offset)
-        for (consumer, partition), position in self._history.positions.items():
+            reader = read.consumer, read.partition
+            if self._lives.was_read_from_present(read.partition, read.offset, read.value):
+                seen[reader].add(read.offset)
+                astray.pop(reader, None)
+            else:
+                astray[reader] = None
+        for reader, position in self._history.positions.items():
+            consumer, partition = reader
+            read_offsets, start = seen[reader], self._ghost.partition(partition).leader_log_start
             if self._lives.was_deleted(partition):
-                continue
+                if reader in astray or not read_offsets:
+                    continue
+                # Its position was from the topic before until it read its first record of this one.
+                start = max(start, min(read_offsets))
             log = kept.get(partition, {})
-            start = self._ghost.partition(partition).leader_log_start
             missing = [offset for offset in sorted(log) if start <= offset < position]
-            missing = [offset for offset in missing if offset not in seen[consumer, partition]]
+            missing = [offset for offset in missing if offset not in read_offsets]
             missing = [offset for offset in missing if not self._is_excused(partition, offset)]
             if missing:
                 yield (

@@ -77,6 +77,13 @@ def test_operations_about_no_record_are_counted() -> None:
         (b"{", "the line is cut off"),
         (b"{\n", "the line is no JSON"),
         (b"[]\n", "the line is no JSON object"),
+        (
+            POLL.replace(b'{"t-0"', b'{"t-0":[],"t-0"'),
+            "the line is no JSON that can be read: a member is there twice",
+        ),
+        (b'{"process":"p","type":"ok","f":"send"}\n', "this send is ok, and has no `value`"),
+        (b'{"process":"p","type":"ok","f":"poll","value":null}\n', "this poll is ok, and has no `value`"),
+        (SEND.replace(b'"p"', b"[" + b"1," * 99 + b"1]"), "[" + "1, " * 19 + "1,… is neither a text"),
         (b'{"format":"replog-history-2"}\n', "`format` belongs on the first line"),
         (b'{"at":1,"node":"broker-1","kind":"start"}\n', "this is no operation"),
         (SEND.replace(b"ok", b"done"), "type 'done' is none of invoke, ok, fail, info"),

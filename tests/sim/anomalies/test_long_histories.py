@@ -12,7 +12,6 @@ from sim.anomalies import order
 from sim.anomalies.check import AnomalyCheck
 from sim.anomalies.history_file import HistoryFile
 from sim.anomalies.key_log import KeyLog
-from sim.anomalies.offset_set import OffsetSet
 from sim.anomalies.operations import NO_OFFSET, Operation
 from sim.anomalies.order import IntNonmonotonicSend, NonmonotonicSend
 from sim.anomalies.packed_map import PackedMap
@@ -97,18 +96,6 @@ def test_packed_map_takes_48_bytes_an_entry_at_most() -> None:
     finally:
         tracemalloc.stop()
     assert grown <= 48 * 3_000, grown
-
-
-def test_offset_set_joins_stretches() -> None:
-    offsets = OffsetSet()
-    for offset in (5, 3, 9, 4, 4, 8, 10):
-        offsets.add(offset)
-    assert [each for each in range(12) if each in offsets] == [3, 4, 5, 8, 9, 10]
-    assert offsets.end == 11
-    assert (offsets.first_in(0, 3), offsets.first_in(0, 9), offsets.first_in(4, 9)) == (None, 3, 4)
-    assert (offsets.first_in(6, 8), offsets.first_in(6, 20), offsets.first_in(11, 20)) == (None, 8, None)
-    assert len(offsets._starts) == 2
-    assert [offsets.last_before(each) for each in (3, 4, 5, 6, 9, 10, 50)] == [None, 3, 4, 5, 8, 9, 10]
 
 
 def test_sends_whose_offsets_their_readers_have_shown_wait_for_nothing() -> None:

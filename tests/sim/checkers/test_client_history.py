@@ -212,6 +212,42 @@ def test_a_consumer_may_skip_what_was_before_the_log_of_a_leader() -> None:
         assert skipped == expected
 
 
+class CreatedAgain:
+    """A topic that was deleted once; the records of the one before have values in capitals."""
+
+    def was_acknowledged_by_present(self, partition: str, value: str) -> bool:
+        return value.islower()
+
+    def was_read_from_present(self, partition: str, offset: int, value: str) -> bool:
+        return value.islower()
+
+    def was_deleted(self, partition: str) -> bool:
+        return True
+
+
+def test_a_topic_that_was_created_again_is_read_on_without_a_gap() -> None:
+    sends = [sent(value, Outcome.INFO) for value in "abcdeABC"]
+    log = dict(enumerate("abcde"))
+
+    def skips(*read: tuple[int, str], position: int) -> bool:
+        history = history_of(*sends, position=position)
+        for offset, value in read:
+            history.reads.append(
+                ReadOperation(
+                    consumer="c", partition=P, offset=offset, value=value, high_watermark=9, at_us=0
+                )
+            )
+        check = ClientHistoryCheck(history, Ghost(), {P: log}, CreatedAgain())
+        return any("poll-skip" in each for each in check.findings({P: log}))
+
+    # Its position of the topic before is one of this topic, too.
+    assert not skips((0, "A"), (1, "B"), (2, "c"), (3, "d"), position=4)
+    assert skips((0, "A"), (1, "B"), (2, "c"), (4, "e"), position=5)
+    # It has read nothing of this topic so far, or has gone back to a leader of the one before.
+    assert not skips((0, "A"), (1, "B"), position=2)
+    assert not skips((0, "a"), (3, "C"), position=4)
+
+
 def batch_of(epoch: int, sequence: int, count: int = 1, *, producer_id: int = 5) -> RecordBatch:
     records = [Record(place, 0, None, b"v") for place in range(count)]
     data = build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
