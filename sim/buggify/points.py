@@ -169,7 +169,7 @@ _STRAYS = _of(
         "the controller gets an in-sync set of another state, of other lives or of strangers",
     ),
     ("stray-of-a-client", 25, "the controller is asked for a topic, or a change of one, that cannot be"),
-    ("topic-of-a-bystander", 10, "the controller creates, alters, grows or deletes a topic that nobody uses"),
+    ("topic-of-a-bystander", 20, "the controller creates, alters, grows or deletes a topic that nobody uses"),
     (
         "registration-of-a-copy",
         20,
@@ -259,6 +259,7 @@ _SETTINGS = _of(
     ("no-linger", 50, "a life of a producer sends each record at once"),
     ("long-linger", 50, "a life of a producer waits 150 ms for more records of a batch"),
     ("one-record-batches", 50, "a life of a producer sends one record a batch"),
+    ("short-block", 50, "a life of a producer gives records up after 250 ms without metadata of their topic"),
     ("one-in-flight", 50, "a life of a producer has one request under way"),
     ("compressing-producer", 50, "a life of a producer compresses, with a drawn codec"),
     ("short-patience", 50, "a life of a client gives a request up after 400 ms"),

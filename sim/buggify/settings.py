@@ -81,6 +81,7 @@ _PRODUCER: Mapping[str, Settings] = {
     "no-linger": {"linger_ms": 0},
     "long-linger": {"linger_ms": 150},
     "one-record-batches": {"batch_size": 1},
+    "short-block": {"max_block_ms": 250},
     "one-in-flight": {"max_in_flight_requests_per_connection": 1},
     "short-patience": {"request_timeout_ms": 400},
     "eager-client": {"retry_backoff_ms": _SOON_MS},

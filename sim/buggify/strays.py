@@ -194,6 +194,7 @@ _DOTTED, _UNDERSCORED = "by.stander", "by_stander"
 _OF_BYSTANDER: tuple[RequestBody, ...] = (
     CreateTopicRequest(name=_DOTTED, partitions=1, replication_factor=1),
     CreateTopicRequest(name=_UNDERSCORED, partitions=1, replication_factor=1),
+    CreateTopicRequest(name=_UNDERSCORED, partitions=2, replication_factor=1),
     DeleteTopicRequest(name=_DOTTED),
     CreateTopicRequest(name=_TOPIC, partitions=2, replication_factor=1),
     CreateTopicRequest(name=_TOPIC, partitions=1, replication_factor=2),

@@ -63,15 +63,16 @@ def _place_of(sought: LookedUp, answers: Mapping[int, int]) -> int | None:
 class ConsumerPositions:
     """Eight rules for each consumer and partition, by what it has told its user and what it asks brokers.
 
-    A fetch names the offset where the consumer is. With it, it names the leader epoch of the last record that it has
-    read, or after a cut the epoch that the cut has left: otherwise the leader could not find where their logs part
-    (KIP-320). Where its offset is out of range, it goes on where its `auto.offset.reset` says, as the broker names it.
-    It tells its user that the partition ends here where it has read up to the high watermark, and nowhere else: a new
-    leader whose high watermark is below what was read does not know the end yet. It says once that a topic is missing,
-    until the topic was there or the reason is another one. Where its user sends it to a place that is looked up, it
-    goes on where brokers have said that the place is; a number of offsets before the end is not before the log start,
-    and a time is not behind a record that came while it was looked up. What was answered is not looked up again. A
-    partition that is paused has nothing for its user: also what was on its way comes after the pause.
+    A fetch names the offset where the consumer is. With it, it names the leader epoch of the last record that it
+    has read, or after a cut the epoch that the cut has left: otherwise the leader could not find where their logs
+    part (KIP-320). Where its offset is out of range, it goes on where its `auto.offset.reset` says, as the broker
+    names it; with `none` it does not go on. It tells its user that the partition ends here where it has read up to
+    the high watermark, and nowhere else: a new leader whose high watermark is below what was read does not know the
+    end yet. It says once that a topic is missing, until the topic was there or the reason is another one. Where its
+    user sends it to a place that is looked up, it goes on where brokers have said that the place is; a number of
+    offsets before the end is not before the log start, and a time is not behind a record that came while it was
+    looked up. What was answered is not looked up again. A partition that is paused has nothing for its user: also
+    what was on its way comes after the pause.
     """
 
     name = "consumer-positions"
@@ -180,7 +181,11 @@ class ConsumerPositions:
                 self._report(key, what)
             return
         policy, found = self._policies[key[0]], None if timestamp is None else answers.get(timestamp)
-        if timestamp != asked_timestamp(policy):
+        if policy is OffsetReset.NONE:
+            self._report(
+                key, f"was out of range and goes on at {effect.offset}; its user wants to decide that"
+            )
+        elif timestamp != asked_timestamp(policy):
             self._report(key, f"was out of range and asked for {timestamp}; it is set to {policy.value}")
         elif effect.offset != found:
             self._report(key, f"was out of range and goes on at {effect.offset}; the broker named {found}")

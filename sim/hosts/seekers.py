@@ -11,6 +11,7 @@ from cluster.core.client.config import ConsumerConfig, OffsetReset
 from cluster.core.client.consumer import ConsumerCore, Start
 from cluster.core.client.effects import EndOfPartition, Fetched, PositionLost, PositionReset, Truncated
 from cluster.core.client.starts import AtTime, BeforeEnd
+from cluster.core.errors import ErrorCode
 from cluster.core.messages import TopicPartition
 from sim.hosts.clients import DAMAGE_ERRORS, ConsumerWatcher
 from sim.hosts.lives import ClientShell
@@ -148,5 +149,9 @@ class SeekerShell(ClientShell):
 
     def _on_lost(self, effect: PositionLost) -> None:
         if self.network.counts.unchecked or effect.error in DAMAGE_ERRORS:
+            return
+        has_no_other = self._config.auto_offset_reset is OffsetReset.NONE
+        if has_no_other and effect.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+            # The next look-up goes on.
             return
         self._fail(AssertionError(f"it lost its position in {effect.topic_partition}: {effect.error.name}"))

@@ -183,9 +183,10 @@ class SeekerModel(Strict):
     every: Duration = Field(
         default=parse_duration("300ms"), description="How often each of them looks up a place."
     )
-    out_of_range: Literal["earliest", "latest"] | None = Field(
+    out_of_range: Literal["earliest", "latest", "none"] | None = Field(
         default=None,
-        description="Where they go on from an offset that the log does not have; with it they seek such offsets too.",
+        description="Where they go on from an offset that the log does not have; with `none` they do not. With it they "
+        "seek such offsets too.",
     )
 
 

@@ -144,6 +144,9 @@ def _cleaning(choices: Choices) -> Part:
         if choices.chance(25, "cleaned by then"):
             # No less than the other one may be.
             config["max.compaction.lag.ms"] = choices.scale(1_500, 5_000, "most compaction lag")
+            if choices.chance(50, "not before"):
+                # However much of it is dirty, nothing is compacted before.
+                config["min.cleanable.dirty.ratio"] = "1"
     if policy != "compact" and choices.chance(45, "aged out"):
         config["retention.ms"] = choices.scale(500, 8_000, "retention ms")
     if policy != "compact" and choices.chance(25, "sized out"):
@@ -168,7 +171,7 @@ def _seeker(choices: Choices, topic: str) -> Part:
     """Returns a client that looks up places; most also seek offsets that the log may not have."""
     seeker: Part = {"topic": topic, "every": f"{choices.scale(40, 400, 'seek every')}ms"}
     if choices.chance(70, "guesses"):
-        seeker["out_of_range"] = choices.pick(("earliest", "latest"), "out of range")
+        seeker["out_of_range"] = choices.pick(("earliest", "latest", "none"), "out of range")
     return seeker
 
 

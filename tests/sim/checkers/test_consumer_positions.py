@@ -123,6 +123,14 @@ def test_a_consumer_that_is_out_of_range_goes_where_it_is_set_to(asked: OffsetRe
     assert consumer.reset_to(30) is (asked is OffsetReset.LATEST)
 
 
+def test_a_consumer_without_a_reset_goes_nowhere_when_it_is_out_of_range() -> None:
+    consumer = Consumer()
+    consumer.positions.on_begun("c", OffsetReset.NONE)
+    consumer.look_up(6, asked_timestamp(OffsetReset.LATEST), 30)
+    assert not consumer.reset_to(30, "latest")
+    assert consumer.reset_to(30)
+
+
 def test_a_consumer_that_is_out_of_range_goes_where_the_broker_says() -> None:
     consumer = Consumer()
     consumer.look_up(6, asked_timestamp(OffsetReset.EARLIEST), 30)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cluster.core.client.config import OffsetReset
 from cluster.core.errors import ClusterError, ErrorCode
 from cluster.core.messages import ListOffsetsRequest, ListOffsetsResponse
 from sim.bugs import Replacement, replaced
@@ -108,3 +109,23 @@ def test_con5_a_run_shows_a_leader_that_puts_look_ups_off_although_it_knows_its_
 def test_clients_that_cannot_work_are_refused(text: str, words: str) -> None:
     with pytest.raises(ScenarioError, match=words):
         parse_scenario(HEAD + text)
+
+
+def test_a_seeker_without_a_reset_stays_where_the_log_has_nothing() -> None:
+    """It shows a consumer that goes on at the end instead."""
+    scenario = parse_scenario(HEAD + SEEKERS.replace("50ms", "50ms, out_of_range: none"))
+    assert not run_scenario(scenario, 1, stops_early=True).violations
+
+    def make(original: Callable[..., Any]) -> Callable[..., Any]:
+        def on_out_of_range(consumer: Any, position: Any) -> Any:
+            position.offset, position.last_fetched_epoch, position.reported_end_offset = None, -1, -1
+            position.reset, position.reason = OffsetReset.LATEST, "out_of_range"
+            return []
+
+        return on_out_of_range
+
+    with replaced(
+        Replacement(target="cluster.core.client.consumer:ConsumerCore._on_out_of_range", make=make)
+    ):
+        result = run_scenario(scenario, 1, stops_early=True)
+    assert {each.checker for each in result.violations} == {"consumer-positions"}
