@@ -63,12 +63,14 @@ from sim.checkers.observers import Observers
 from sim.checkers.offline_names import OfflineNames
 from sim.checkers.parked_fetches import ParkedFetches
 from sim.checkers.present_lives import PresentLives
+from sim.checkers.produced_sets import ProducedSets
 from sim.checkers.producer_ids import ProducerIdsOnce
 from sim.checkers.proposals import Proposals
 from sim.checkers.renumbering import Renumbering
 from sim.checkers.sessions import BrokerSessions
 from sim.checkers.shutdowns import OrderlyStops
 from sim.checkers.standing_timers import StandingTimers
+from sim.checkers.stated_fields import StatedFields
 from sim.checkers.strays import Strays
 from sim.checkers.topic_decisions import TopicDecisions
 from sim.checkers.unanswered import UnansweredCalls
@@ -128,6 +130,8 @@ class Watch:
         self._snapshots = DueSnapshots(witness.jury)
         self._renumbering = Renumbering(witness.jury)
         self._deliveries = Deliveries(witness.jury)
+        self._fields = StatedFields(witness.jury)
+        self._sets = ProducedSets(witness.jury)
         self._unanswered = unanswered
         self._forwarding = ForwardedRequests(witness.jury)
         self._places = CallPlaces(witness.jury)
@@ -241,6 +245,7 @@ class Watch:
             life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
             self.standing.on_step((shell.name, shell.life_number), now_ms, effects, core.config)
             self._idle_brokers.on_step(life, core, now_ms, events, effects)
+            self._look_at_fields(shell, core, effects)
             if shell.was_short:
                 if core.manager.roles.postponed:
                     # It has not caught up yet.
@@ -289,6 +294,21 @@ class Watch:
             if isinstance(core, ProducerCore):
                 self._deliveries.on_step(client, core.config.acks, events, effects)
             self._idle.on_step(client, core, now_ms, events, effects)
+            self._look_at_fields(shell, core, effects)
+
+    def _look_at_fields(self, shell: Shell, core: object, effects: Sequence[object]) -> None:
+        """Show what a core asks for, before a point of the run changes anything of it."""
+        for effect in effects:
+            if type(effect) is not Send:
+                continue
+            body = effect.body
+            if isinstance(body, FetchRequest):
+                if isinstance(core, Broker):
+                    self._fields.on_follower_fetch(shell.node_id, core.config, body, core.replicas())
+                elif isinstance(core, ConsumerCore):
+                    self._fields.on_consumer_fetch(shell.name, core.config, body)
+            elif isinstance(body, ProduceRequest) and isinstance(core, ProducerCore):
+                self._fields.on_produce(shell.name, core.config, body)
 
     def _look_at_flushes(self, life: tuple[int, int], core: Broker, now_ms: int, event: Event) -> None:
         """Show the logs of a broker as a flush may have ended, and at its looks from time to time."""
@@ -358,6 +378,9 @@ class Watch:
             return
         if isinstance(body, ProduceResponse) and isinstance(exchange.body, ProduceRequest):
             self._appends.on_reply(shell.node_id, shell.life_number, exchange, exchange.body, body)
+            if isinstance(core := shell.core, Broker) and isinstance(shell, Node) and not shell.is_damaged:
+                life, now_ms = (shell.node_id, shell.life_number), shell.clock.now_ms()
+                self._sets.on_reply(life, core.replicas(), exchange.asked_us, now_ms, exchange.body, body)
         if isinstance(body, InitProducerIdResponse):
             self._producer_ids.on_answer(shell.name, body)
         if isinstance(shell, Node):

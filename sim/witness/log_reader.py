@@ -82,6 +82,8 @@ class LogReader:
         # The names among which no file follows the present one.
         self._last_names = _UNKNOWN
         self._position = 0
+        # The attributes of the batch that was read last: its codec, and whose time its records have.
+        self.last_attributes = 0
         # The count of `places`, from the first on, that are known to be durable, and the names for which the files of
         # the others were compared with those that their paths name.
         self._durable_count = 0
@@ -305,6 +307,7 @@ class LogReader:
             self.places.append(Place(mark, path, number, start + position, size_bytes, fields[8]))
             found.append(mark)
             self._end, has_places = mark.next_offset, True
+            self.last_attributes = fields[5]
             position += size_bytes
             self._position = start + position
         assert self.is_preallocated or self._position == start + len(data), (path, self._position, start)

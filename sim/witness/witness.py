@@ -28,6 +28,8 @@ from sim.checkers.log_starts import NAME as LOG_START
 from sim.checkers.log_starts import start_beyond
 from sim.checkers.log_state import NAME as LOG_STATE
 from sim.checkers.log_state import appended_epoch_findings, size_findings
+from sim.checkers.produced_sets import NAME as PRODUCED_SETS
+from sim.checkers.produced_sets import form_finding
 from sim.checkers.producer_sequences import NAME as PRODUCER_SEQUENCES
 from sim.checkers.producer_sequences import sequence_findings
 from sim.checkers.sightings import (
@@ -59,6 +61,7 @@ from sim.witness.tombstones import Round
 from sim.witness.views import Member, has_appends, has_replicas, replica_of
 from sim.world.packets import Exchange
 from storage.batch import RecordBatch
+from storage.config import LogConfig
 
 Values = dict[str, int | str]
 # Returns the least value of a property, given its name and the least so far.
@@ -88,6 +91,8 @@ class Witness:
         self._created: dict[str, Created] = {}
         # The node that began to lead last, and its epoch, by partition.
         self._leaders: dict[str, tuple[Member, int]] = {}
+        # The properties of each partition when its leader, a broker, has appended last.
+        self._configs: dict[tuple[int, str], LogConfig] = {}
         # The partitions whose log begins in memory, at the end of a step, where none was seen to begin so far.
         self._raised: dict[str, None] = {}
         self.lives = logs.lives
@@ -270,6 +275,8 @@ class Witness:
         ghost = self.jury.ghost.partition(partition)
         if seen:
             self._look_at_append(node, partition, reader, len(seen), int(values["first_offset"]))
+            if values["origin"] == "leader":
+                self._look_at_form(node, partition, reader.last_attributes)
         if seen and ghost.unjudged:
             self._judge_appended(broker, partition, reader, seen, int(values["first_offset"]))
         elif seen:
@@ -305,6 +312,19 @@ class Witness:
             findings += appended_epoch_findings(batches, replica.log.epochs.epoch_for_offset)
         for what in findings:
             self.jury.report(LOG_STATE, f"{partition}: broker {node.node_id} {what}")
+
+    def _look_at_form(self, node: Member, partition: str, attributes: int) -> None:
+        """Judge the form of a batch that a leader has appended, unless the properties have changed lately."""
+        core = node.core
+        replica = core.replicas().get(self._names[partition]) if isinstance(core, Broker) else None
+        if replica is None:
+            return
+        key, config = (node.node_id, partition), replica.log.local.config
+        # The checks of a set that take several steps may have begun under the properties before.
+        is_known = self._configs.get(key) is config
+        self._configs[key] = config
+        if is_known and (what := form_finding(config, attributes)):
+            self.jury.report(PRODUCED_SETS, f"{partition}: broker {node.node_id} {what}")
 
     def _on_high_watermark(self, node: Member, partition: str, values: Values) -> None:
         broker, epoch, is_leader = node.node_id, int(values["leader_epoch"]), values["role"] == "leader"
