@@ -59,6 +59,7 @@ from sim.checkers.idle_brokers import IdleBrokers
 from sim.checkers.idle_clients import IdleClients
 from sim.checkers.late_proposals import LateProposals
 from sim.checkers.metadata_positions import MetadataPositions
+from sim.checkers.needless_refusals import NeedlessRefusals
 from sim.checkers.observers import Observers
 from sim.checkers.offline_names import OfflineNames
 from sim.checkers.parked_fetches import ParkedFetches
@@ -132,6 +133,7 @@ class Watch:
         self._deliveries = Deliveries(witness.jury)
         self._fields = StatedFields(witness.jury)
         self._sets = ProducedSets(witness.jury)
+        self._refusals = NeedlessRefusals(witness.jury)
         self._unanswered = unanswered
         self._forwarding = ForwardedRequests(witness.jury)
         self._places = CallPlaces(witness.jury)
@@ -368,6 +370,9 @@ class Watch:
             return
         self._calls.on_reply(shell, exchange, body)
         self._witness.on_reply(shell, exchange, body)
+        if isinstance(core := shell.core, Broker) and exchange.asked_us == shell.world.now_us:
+            if isinstance(shell, Node) and not (shell.is_damaged or shell.is_stopping or shell.was_short):
+                self._refusals.on_reply(shell.node_id, core.replicas(), core.image, exchange.body, body)
         if isinstance(body, FetchResponse):
             self._note_wait(shell, exchange)
             if isinstance(exchange.body, FetchRequest):
