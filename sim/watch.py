@@ -11,6 +11,7 @@ from cluster.core.client.config import OffsetReset
 from cluster.core.client.consumer import ConsumerCore, Start
 from cluster.core.client.effects import ConsumerEffect, Fetched
 from cluster.core.client.producer import ProducerCore
+from cluster.core.connection.codec import STREAM_REQUESTS
 from cluster.core.connection.outgoing import Answer
 from cluster.core.connection.rooms import Room
 from cluster.core.controller.controller import Controller
@@ -18,6 +19,7 @@ from cluster.core.effects import BOOTSTRAP, Observe, RunJob, Send, Stop
 from cluster.core.events import Event, JobDone, Response, TimerFired
 from cluster.core.messages import (
     CONTROLLER_ID,
+    NO_LEADER,
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
@@ -33,6 +35,7 @@ from cluster.core.messages import (
     MetadataResponse,
     ProduceRequest,
     ProduceResponse,
+    RequestBody,
     ResponseBody,
     TopicPartition,
 )
@@ -59,7 +62,7 @@ from sim.checkers.idle_brokers import IdleBrokers
 from sim.checkers.idle_clients import IdleClients
 from sim.checkers.late_proposals import LateProposals
 from sim.checkers.metadata_positions import MetadataPositions
-from sim.checkers.needless_refusals import NeedlessRefusals
+from sim.checkers.needless_refusals import ControllerRefusals, NeedlessRefusals
 from sim.checkers.observers import Observers
 from sim.checkers.offline_names import OfflineNames
 from sim.checkers.parked_fetches import ParkedFetches
@@ -134,6 +137,7 @@ class Watch:
         self._fields = StatedFields(witness.jury)
         self._sets = ProducedSets(witness.jury)
         self._refusals = NeedlessRefusals(witness.jury)
+        self._controller_refusals = ControllerRefusals(witness.jury)
         self._unanswered = unanswered
         self._forwarding = ForwardedRequests(witness.jury)
         self._places = CallPlaces(witness.jury)
@@ -304,6 +308,7 @@ class Watch:
             if type(effect) is not Send:
                 continue
             body = effect.body
+            self._look_at_target(shell, core, effect.to, body)
             if isinstance(body, FetchRequest):
                 if isinstance(core, Broker):
                     self._fields.on_follower_fetch(shell.node_id, core.config, body, core.replicas())
@@ -311,6 +316,18 @@ class Watch:
                     self._fields.on_consumer_fetch(shell.name, core.config, body)
             elif isinstance(body, ProduceRequest) and isinstance(core, ProducerCore):
                 self._fields.on_produce(shell.name, core.config, body)
+
+    def _look_at_target(self, shell: Shell, core: object, to: int, body: RequestBody) -> None:
+        if isinstance(body, STREAM_REQUESTS):
+            asked = tuple([each.topic_partition for each in body.partitions])
+        elif isinstance(body, ListOffsetsRequest):
+            asked = (body.topic_partition,)
+        else:
+            return
+        if isinstance(core, Broker):
+            self._fields.on_asked(shell.name, to, asked, partial(_followed, core))
+        elif isinstance(core, CLIENT_CORES):
+            self._fields.on_asked(shell.name, to, asked, partial(_known_leader, core))
 
     def _look_at_flushes(self, life: tuple[int, int], core: Broker, now_ms: int, event: Event) -> None:
         """Show the logs of a broker as a flush may have ended, and at its looks from time to time."""
@@ -333,6 +350,7 @@ class Watch:
         self._topics.on_step(events, effects, core.pending_image, core.config)
         self._witness.controller.on_step(events, effects, core.pending_image)
         self._late_proposals.on_step(events, effects)
+        self._controller_refusals.on_step(events, effects, core.pending_image)
         is_stopping = isinstance(shell, Node) and shell.is_stopping
         self._snapshots.on_step(core, events, effects, is_stopping=is_stopping)
 
@@ -553,6 +571,7 @@ class Watch:
             self._observers.on_died()
             self._witness.controller.on_died()
             self._late_proposals.on_died()
+            self._controller_refusals.on_died()
             self._snapshots.on_died()
         self._proposals.on_end(shell.node_id)
         self._forwarding.on_end(shell.node_id)
@@ -574,6 +593,16 @@ class Watch:
 def _known_epoch(core: ProducerCore | ConsumerCore, topic_partition: TopicPartition) -> int:
     leader = core.metadata.cache.leader(topic_partition)
     return -1 if leader is None else leader.leader_epoch
+
+
+def _known_leader(core: ProducerCore | ConsumerCore, topic_partition: TopicPartition) -> int:
+    leader = core.metadata.cache.leader(topic_partition)
+    return NO_LEADER if leader is None else leader.leader
+
+
+def _followed(core: Broker, topic_partition: TopicPartition) -> int:
+    replica = core.replicas().get(topic_partition)
+    return NO_LEADER if replica is None or replica.follower is None else replica.follower.leader_id
 
 
 def _made_again(node: Node, path: str, online: Iterable[str]) -> Iterator[str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, final
 
 from cluster.core.client.config import ACKS_ALL
+from cluster.core.effects import Reply
 from cluster.core.errors import ErrorCode
+from cluster.core.events import Event, Request, Shutdown
 from cluster.core.messages import (
     NO_EPOCH,
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    BrokerHeartbeatRequest,
     FetchRequest,
     FetchResponse,
     ListOffsetsRequest,
@@ -130,3 +135,92 @@ def _enough(part: _Refused, replica: Replica) -> str:
     least = min(replica.log.local.config.min_insync_replicas, len(replica.replicas))
     in_sync = replica.committed_isr
     return f"{list(in_sync)} are in sync, {least} have to be" if len(in_sync) >= least else ""
+
+
+_OfBroker = AllocateProducerIdsRequest | AlterPartitionRequest | BrokerHeartbeatRequest
+_OF_BROKERS = (AllocateProducerIdsRequest, AlterPartitionRequest, BrokerHeartbeatRequest)
+# What is said to who is not the registered process of its broker.
+_OF_SENDERS = (
+    ErrorCode.STALE_BROKER_EPOCH,
+    ErrorCode.INCONSISTENT_CLUSTER_ID,
+    ErrorCode.BROKER_ID_NOT_REGISTERED,
+)
+
+
+@final
+class ControllerRefusals:
+    """A rule for each request of a broker that the controller refuses in the step that has taken it (KR-CTL-4, CTL-1).
+
+    Who is told that it is not the registered process is not. A proposal that builds on what is over, or on what has not
+    been decided, does. One of which the leader or the members are wrong has such.
+    """
+
+    name = NeedlessRefusals.name
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        self._is_closing = False
+
+    def on_died(self) -> None:
+        """Receives the end of the controller's process."""
+        self._is_closing = False
+
+    def on_step(self, events: Sequence[Event], effects: Sequence[object], image: MetadataImage) -> None:
+        """Receives a step of the controller; `image` has all that it has decided, durable or not."""
+        self._is_closing |= any(type(event) is Shutdown for event in events)
+        event = events[0]
+        if self._is_closing or type(event) is not Request or not isinstance(event.body, _OF_BROKERS):
+            return
+        if len(events) > 1:
+            # The next one has changed what the first was judged by.
+            return
+        for effect in effects:
+            if type(effect) is Reply and effect.call == event.call:
+                error = getattr(effect.body, "error", ErrorCode.NONE)
+                if error is not ErrorCode.NONE and (what := _needless_to(event.body, error, image)):
+                    self._jury.report(
+                        self.name, f"the controller answers {error.name}, and {what}: {event.body}"
+                    )
+
+
+def _needless_to(body: _OfBroker, error: ErrorCode, image: MetadataImage) -> str:
+    """Returns why the error is none; empty where it may be one, and for an error that others judge."""
+    if not _is_signed(body, image):
+        return ""
+    if error in _OF_SENDERS:
+        return "the sender is the registered process"
+    if not isinstance(body, AlterPartitionRequest):
+        return ""
+    topic = image.topics.get(body.topic_partition.topic)
+    known = image.partition(body.topic_partition)
+    if topic is None or known is None or topic.topic_id != body.topic_id:
+        return ""
+    state = (
+        f"the partition is in leader epoch {known.leader_epoch} and partition epoch {known.partition_epoch}"
+    )
+    named, present = (body.leader_epoch, body.partition_epoch), (known.leader_epoch, known.partition_epoch)
+    match error:
+        case ErrorCode.UNKNOWN_TOPIC_ID | ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return "the topic is there"
+        case ErrorCode.FENCED_LEADER_EPOCH:
+            return "" if named[0] < present[0] else state
+        case ErrorCode.INVALID_UPDATE_VERSION:
+            return "" if named[1] < present[1] else state
+        case ErrorCode.NOT_CONTROLLER:
+            return "" if named[0] > present[0] or named[1] > present[1] else state
+        case ErrorCode.INVALID_REQUEST:
+            members = [each.broker_id for each in body.new_isr]
+            is_sound = len(set(members)) == len(members) and set(members) <= set(known.replicas)
+            leads = body.broker_id == known.leader and known.leader in members
+            return f"broker {known.leader} leads {list(known.replicas)}" if is_sound and leads else ""
+        case _:
+            return ""
+
+
+def _is_signed(body: _OfBroker, image: MetadataImage) -> bool:
+    """Whether a request is of the registered process of its broker, of this cluster."""
+    header, known = body.header, image.brokers.get(body.broker_id)
+    if header is None or known is None or header.cluster_id not in ("", image.cluster_id):
+        return False
+    stated = (header.broker_id, header.broker_epoch, body.broker_epoch, header.incarnation)
+    return stated == (known.broker_id, known.broker_epoch, known.broker_epoch, known.incarnation)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import final
 
 from cluster.core.client.config import ConsumerConfig, ProducerConfig
@@ -29,13 +29,14 @@ _OF_PRODUCE = ("acks", "timeout_ms")
 
 @final
 class StatedFields:
-    """Four rules for each request of a step, before a point of the run changes anything of it.
+    """Five rules for each request of a step, before a point of the run changes anything of it.
 
-    A fetch waits for as long and asks for as many bytes as the settings say. That of a follower states of each
-    partition the topic, the leader epoch, the end and the start of the log and the epoch of its last record as they are
-    (FET-1). A set is sent with the acks and the codec of the producer's settings. It has no more bytes than
-    `batch.size`, unless it is one record, and a request no more than `max.request.size`, unless it is one set; where
-    records are compressed only the former is known.
+    It goes to the leader of each of its partitions that the sender knows. A fetch waits for as long and asks for as
+    many bytes as the settings say. That of a follower states of each partition the topic, the leader epoch, the end
+    and the start of the log and the epoch of its last record as they are (FET-1). A set is sent with the acks and
+    the codec of the producer's settings. It has no more bytes than `batch.size`, unless it is one record, and a
+    request no more than `max.request.size`, unless it is one set; where records are compressed only the former is
+    known.
     """
 
     name = "stated-fields"
@@ -98,6 +99,15 @@ class StatedFields:
             what = f"sends {len(body.partitions)} sets of {sizes} bytes in one request"
             limit = f"max.request.size is {config.max_request_size}"
             self._jury.report(self.name, f"{producer} {what}; {limit}")
+
+    def on_asked(
+        self, who: str, to: int, asked: Iterable[TopicPartition], leader_of: Callable[[TopicPartition], int]
+    ) -> None:
+        """Receives whom a request is sent to; `leader_of` says who leads a partition as far as the sender knows."""
+        for topic_partition in asked:
+            if (leader := leader_of(topic_partition)) != to:
+                what = f"{who} asks broker {to}, and knows broker {leader} as the leader"
+                self._jury.report(self.name, f"{topic_partition}: {what}")
 
     def _compare(self, who: str, what: str, names: tuple[str, ...], stated: _Stated, due: _Stated) -> None:
         if stated != due:

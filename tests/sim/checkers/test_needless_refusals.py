@@ -8,12 +8,20 @@ from typing import Any
 
 import pytest
 
+from cluster.core.effects import Reply
 from cluster.core.errors import ErrorCode
+from cluster.core.events import Request, Shutdown
 from cluster.core.messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    Header,
+    IsrMember,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ProducePartition,
@@ -22,10 +30,11 @@ from cluster.core.messages import (
     ProduceResponse,
     TopicPartition,
 )
-from cluster.core.metadata.image import BrokerRegistration, MetadataImage
+from cluster.core.metadata.image import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
+from cluster.core.metadata.shared_map import SharedMap
 from sim.checkers.base import Jury
 from sim.checkers.ghost import Ghost
-from sim.checkers.needless_refusals import NeedlessRefusals
+from sim.checkers.needless_refusals import ControllerRefusals, NeedlessRefusals
 
 T0 = TopicPartition("t", 0)
 FOLLOWER = BrokerRegistration(
@@ -125,3 +134,63 @@ def test_pro2_enough_are_in_sync_unless_they_are_fewer_than_have_to_be() -> None
     # All replicas are enough, whatever is asked for; the leader alone is for acks=1.
     assert is_needless(SETS, short, held(replicas=(1,), committed_isr=(1,)))
     assert is_needless(replace(SETS, acks=1), short, held(committed_isr=(1,)))
+
+
+LED = PartitionRegistration(
+    topic_partition=T0, replicas=(1, 2, 3), isr=(1, 2), leader=2, leader_epoch=5, partition_epoch=8
+)
+TOPIC = TopicImage(name="t", topic_id="id", configs=(), partitions=SharedMap({0: LED}))
+DECIDED = replace(IMAGE, topics=SharedMap({"t": TOPIC}))
+HEADER = Header(cluster_id="c", broker_id=2, broker_epoch=7, incarnation="i")
+MEMBERS = (IsrMember(broker_id=2, broker_epoch=7), IsrMember(broker_id=3, broker_epoch=4))
+PROPOSAL = AlterPartitionRequest(
+    header=HEADER, broker_id=2, broker_epoch=7, topic_partition=T0, topic_id="id", leader_epoch=5,
+    partition_epoch=8, new_isr=MEMBERS,
+)  # fmt: skip
+BEAT = BrokerHeartbeatRequest(header=HEADER, broker_id=2, broker_epoch=7, metadata_offset=3)
+
+
+def refused(
+    asked: AlterPartitionRequest | BrokerHeartbeatRequest, error: ErrorCode, *, closes: bool = False
+) -> bool:
+    """Returns whether it breaks a rule that the controller refuses this at once."""
+    jury = Jury(Ghost(), [], now_us=lambda: 0, on_violation=lambda violation: None)
+    refusals = ControllerRefusals(jury)
+    if closes:
+        refusals.on_step([Shutdown()], [], DECIDED)
+    is_proposal = isinstance(asked, AlterPartitionRequest)
+    of_proposal = AlterPartitionResponse(topic_partition=T0, error=error)
+    body = of_proposal if is_proposal else BrokerHeartbeatResponse(error=error)
+    refusals.on_step([Request(call=1, body=asked)], [Reply(call=1, body=body)], DECIDED)
+    return bool(jury.violations)
+
+
+@pytest.mark.parametrize("asked", [PROPOSAL, BEAT])
+def test_ctl4_only_who_is_not_the_registered_process_is_told_so(
+    asked: AlterPartitionRequest | BrokerHeartbeatRequest,
+) -> None:
+    stale = ErrorCode.STALE_BROKER_EPOCH
+    assert refused(asked, stale) and not refused(asked, ErrorCode.NONE)
+    for header in (replace(HEADER, incarnation="j"), replace(HEADER, cluster_id="d"), None):
+        assert not refused(replace(asked, header=header), stale)
+    assert not refused(replace(asked, broker_epoch=6), stale)
+
+
+@pytest.mark.parametrize(
+    ("error", "wrong"),
+    [
+        (ErrorCode.FENCED_LEADER_EPOCH, {"leader_epoch": 4}),
+        (ErrorCode.INVALID_UPDATE_VERSION, {"partition_epoch": 7}),
+        (ErrorCode.NOT_CONTROLLER, {"partition_epoch": 9}),
+        (ErrorCode.INVALID_REQUEST, {"new_isr": MEMBERS[1:]}),
+        (ErrorCode.UNKNOWN_TOPIC_ID, {"topic_id": "other"}),
+    ],
+)
+def test_ctl1_a_proposal_is_refused_for_what_is_wrong_with_it(
+    error: ErrorCode, wrong: dict[str, Any]
+) -> None:
+    assert refused(PROPOSAL, error) and not refused(replace(PROPOSAL, **wrong), error)
+
+
+def test_a_controller_that_closes_refuses_all() -> None:
+    assert not refused(PROPOSAL, ErrorCode.NOT_CONTROLLER, closes=True)

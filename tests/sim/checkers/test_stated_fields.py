@@ -128,3 +128,10 @@ def test_a_request_has_no_more_bytes_than_its_limit_unless_it_is_one_set() -> No
     config = ProducerConfig(max_request_size=300)
     assert not produced(config, 2) and not produced(config, 1)
     assert produced(config, 1, 1)
+
+
+def test_who_is_asked_is_the_leader_that_the_sender_knows() -> None:
+    for leader, is_wrong in ((2, False), (3, True)):
+        judged = Judged()
+        judged.fields.on_asked("c", 2, (T0, T1), {T0: 2, T1: leader}.__getitem__)
+        assert bool(judged.found) is is_wrong
