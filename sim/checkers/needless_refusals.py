@@ -28,6 +28,8 @@ from cluster.core.metadata.image import MetadataImage
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury
 
+NAME = "needless-refusals"
+
 
 class _Refused(NamedTuple):
     """A part of a request and its error. `follower` is the broker that fetches; -1 for a client."""
@@ -54,7 +56,7 @@ class NeedlessRefusals:
     time: nobody else would notice.
     """
 
-    name = "needless-refusals"
+    name = NAME
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
@@ -155,7 +157,7 @@ class ControllerRefusals:
     been decided, does. One of which the leader or the members are wrong has such.
     """
 
-    name = NeedlessRefusals.name
+    name = NAME
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
