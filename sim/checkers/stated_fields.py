@@ -9,7 +9,6 @@ from cluster.core.client.config import ConsumerConfig, ProducerConfig
 from cluster.core.client.consumer import CONSUMER_REPLICA_ID
 from cluster.core.config import BrokerConfig
 from cluster.core.messages import (
-    NO_EPOCH,
     FetchPartition,
     FetchRequest,
     ProduceRequest,
@@ -22,7 +21,7 @@ from storage.batch import Compression, RecordBatch
 _Stated = tuple[object, ...]
 _OF_FETCH = ("replica_id", "max_wait_ms", "min_bytes", "max_bytes")
 _OF_PARTITION = (
-    "topic_id", "fetch_offset", "current_leader_epoch", "last_fetched_epoch", "log_start_offset", "max_bytes"
+    "topic_id", "fetch_offset", "current_leader_epoch", "log_start_offset", "max_bytes"
 )  # fmt: skip
 _OF_PRODUCE = ("acks", "timeout_ms")
 
@@ -32,11 +31,11 @@ class StatedFields:
     """Five rules for each request of a step, before a point of the run changes anything of it.
 
     It goes to the leader of each of its partitions that the sender knows. A fetch waits for as long and asks for as
-    many bytes as the settings say. That of a follower states of each partition the topic, the leader epoch, the end
-    and the start of the log and the epoch of its last record as they are (FET-1). A set is sent with the acks and
-    the codec of the producer's settings. It has no more bytes than `batch.size`, unless it is one record, and a
-    request no more than `max.request.size`, unless it is one set; where records are compressed only the former is
-    known.
+    many bytes as the settings say. That of a follower states of each partition the topic, the leader epoch, and the
+    end and the start of the log as they are (FET-1); what it says of the epoch of its last record is judged by
+    where its log is cut. A set is sent with the acks and the codec of the producer's settings. It has no more bytes
+    than `batch.size`, unless it is one record, and a request no more than `max.request.size`, unless it is one set;
+    where records are compressed only the former is known.
     """
 
     name = "stated-fields"
@@ -121,15 +120,12 @@ class StatedFields:
 
 def _of_asked(asked: FetchPartition) -> _Stated:
     return (
-        asked.topic_id, asked.fetch_offset, asked.current_leader_epoch, asked.last_fetched_epoch,
-        asked.log_start_offset, asked.max_bytes,
+        asked.topic_id, asked.fetch_offset, asked.current_leader_epoch, asked.log_start_offset, asked.max_bytes,
     )  # fmt: skip
 
 
 def _of_log(replica: Replica, max_bytes: int) -> _Stated:
     log = replica.log
-    latest = log.epochs.latest_epoch
     return (
-        replica.topic_id, log.local.log_end_offset, replica.leader_epoch, NO_EPOCH if latest is None else latest,
-        log.marks.log_start_offset, max_bytes,
+        replica.topic_id, log.local.log_end_offset, replica.leader_epoch, log.marks.log_start_offset, max_bytes,
     )  # fmt: skip

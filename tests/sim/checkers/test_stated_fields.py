@@ -79,7 +79,7 @@ def test_a_fetch_waits_and_asks_as_the_settings_say(field: str) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("topic_id", "other"), ("fetch_offset", 8), ("current_leader_epoch", 4), ("last_fetched_epoch", -1),
+        ("topic_id", "other"), ("fetch_offset", 8), ("current_leader_epoch", 4),
         ("log_start_offset", 0), ("max_bytes", 1),
     ],
 )  # fmt: skip
