@@ -448,6 +448,9 @@ class Watch:
         self._calls.on_sent(shell, effect, target)
         core = shell.core
         self._limits.on_sent(shell.name, core, effect)
+        if effect.to not in (BOOTSTRAP, CONTROLLER_ID) and effect.to not in shell.known_nodes:
+            what = f"{shell.name} asks broker {effect.to}, whose address its core has told nobody"
+            self._jury.report("no-failure", what)
         if isinstance(core, CLIENT_CORES):
             client, known_epoch = (shell.name, shell.life_number), partial(_known_epoch, core)
             self._positions.on_sent(shell.name, effect.call, effect.body)

@@ -39,4 +39,4 @@ def test_who_sends_to_a_node_has_told_its_address(target: str, who: str) -> None
 
     with replaced(Replacement(target=target, make=make)):
         found = run_scenario(parse_scenario(SCENARIO), 1, stops_early=True).violations
-    assert who in found[0].what and "whose address nobody has told" in found[0].what, found
+    assert who in found[0].what and "whose address its core has told nobody" in found[0].what, found
