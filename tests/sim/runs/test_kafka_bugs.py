@@ -23,7 +23,7 @@ from sim.run import Verdict, run_scenario
         ("clean-mark-survives", "clean-mark-survives", "recovery"),
         ("follower-refuses-large-set", "follower-refuses-large-set", "no-failure"),
         ("retention-takes-uncommitted", "retention-takes-uncommitted", "no-failure"),
-        ("compaction-takes-uncommitted", "compaction-takes-uncommitted", "compaction"),
+        ("compaction-takes-uncommitted", "compaction-takes-uncommitted", "compaction-range"),
     ],
 )
 def test_a_mistake_that_kafka_had_is_seen(bug: str, scenario: str, checker: str) -> None:
