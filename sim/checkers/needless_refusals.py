@@ -27,6 +27,7 @@ from cluster.core.messages import (
 from cluster.core.metadata.image import MetadataImage
 from cluster.core.replica.replica import Replica
 from sim.checkers.base import Jury
+from sim.checkers.shutdowns import SignedRequest, is_signed
 
 NAME = "needless-refusals"
 
@@ -139,7 +140,6 @@ def _enough(part: _Refused, replica: Replica) -> str:
     return f"{list(in_sync)} are in sync, {least} have to be" if len(in_sync) >= least else ""
 
 
-_OfBroker = AllocateProducerIdsRequest | AlterPartitionRequest | BrokerHeartbeatRequest
 _OF_BROKERS = (AllocateProducerIdsRequest, AlterPartitionRequest, BrokerHeartbeatRequest)
 # What is said to who is not the registered process of its broker.
 _OF_SENDERS = (
@@ -185,9 +185,9 @@ class ControllerRefusals:
                     )
 
 
-def _needless_to(body: _OfBroker, error: ErrorCode, image: MetadataImage) -> str:
+def _needless_to(body: SignedRequest, error: ErrorCode, image: MetadataImage) -> str:
     """Returns why the error is none; empty where it may be one, and for an error that others judge."""
-    if not _is_signed(body, image):
+    if not is_signed(body, image):
         return ""
     if error in _OF_SENDERS:
         return "the sender is the registered process"
@@ -217,12 +217,3 @@ def _needless_to(body: _OfBroker, error: ErrorCode, image: MetadataImage) -> str
             return f"broker {known.leader} leads {list(known.replicas)}" if is_sound and leads else ""
         case _:
             return ""
-
-
-def _is_signed(body: _OfBroker, image: MetadataImage) -> bool:
-    """Whether a request is of the registered process of its broker, of this cluster."""
-    header, known = body.header, image.brokers.get(body.broker_id)
-    if header is None or known is None or header.cluster_id not in ("", image.cluster_id):
-        return False
-    stated = (header.broker_id, header.broker_epoch, body.broker_epoch, header.incarnation)
-    return stated == (known.broker_id, known.broker_epoch, known.broker_epoch, known.incarnation)

@@ -9,10 +9,17 @@ from cluster.core.broker.lifecycle import SHUTDOWN_TIMER
 from cluster.core.effects import Reply, RunJob, SetTimer, Stop
 from cluster.core.errors import ErrorCode
 from cluster.core.events import Event, Request, Response, Shutdown, TimerFired
-from cluster.core.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from cluster.core.messages import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
 from cluster.core.metadata.image import BrokerRegistration, MetadataImage
 from sim.checkers.base import Jury
 
+# What a broker signs with the registration of its process.
+SignedRequest = AllocateProducerIdsRequest | AlterPartitionRequest | BrokerHeartbeatRequest
 # A registration: the broker and its epoch.
 Registered = tuple[int, int]
 
@@ -125,12 +132,12 @@ class OrderlyStops:
         return not broker.is_active or self._read.get((broker.broker_id, broker.broker_epoch), -1) >= target
 
 
-def is_signed(beat: BrokerHeartbeatRequest, image: MetadataImage) -> bool:
-    """Whether the heartbeat is of the registered process of the broker, of this cluster."""
-    broker, header = image.brokers.get(beat.broker_id), beat.header
+def is_signed(body: SignedRequest, image: MetadataImage) -> bool:
+    """Whether a request is of the registered process of the broker, of this cluster."""
+    broker, header = image.brokers.get(body.broker_id), body.header
     if broker is None or header is None:
         return False
-    named = (header.broker_id, header.broker_epoch, beat.broker_epoch, header.incarnation)
+    named = (header.broker_id, header.broker_epoch, body.broker_epoch, header.incarnation)
     registered = (broker.broker_id, broker.broker_epoch, broker.broker_epoch, broker.incarnation)
     return named == registered and header.cluster_id in ("", image.cluster_id)
 

@@ -70,7 +70,8 @@ def test_a_sound_cluster_is_fast_enough_for_its_sessions(part: str, words: str) 
 
 
 def test_a_snapshot_of_the_metadata_is_struck_by_a_name_too() -> None:
-    parse_scenario(STEPS + "- {fail_sync: D, file: metadata}\n")
+    scenario = parse_scenario(STEPS + "- {fail_sync: D, file: metadata}\n")
+    assert scenario.steps[-1].verb == "fail_sync"
 
 
 @pytest.mark.parametrize("number", ["00", "01", "0" * 5000, "1" * 5000], ids=["00", "01", "zeros", "ones"])
